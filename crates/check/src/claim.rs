@@ -79,14 +79,19 @@ impl<'s> Claim<'s> {
         if record.is_anonymous() {
             return Self::Anonymous;
         }
-        let handle = record.clean_handle().map(|h| h.to_string()).unwrap_or_default();
-        match Self::of_type(&attributes, &handle).unwrap_or_else(|| Self::of_handle(&handle)) {
-            // Records of Calico 2.x have no attributes.
-            Self::LegacyPod { .. } | Self::Unknown if !attributes.is_empty() && !handle.is_empty() => {
-                Self::Foreign { handle }
-            }
-            claim => claim,
+
+        let handle = record.clean_handle().map(|handle| handle.to_string());
+        let handle = handle.unwrap_or_default();
+        if let Some(claim) = Self::of_type(&attributes, &handle) {
+            return claim;
         }
+        let claim = Self::of_handle(&handle);
+        let is_legacy_or_unknown = matches!(claim, Self::LegacyPod { .. } | Self::Unknown);
+        // Records of Calico 2.x have no attributes.
+        if is_legacy_or_unknown && !attributes.is_empty() && !handle.is_empty() {
+            return Self::Foreign { handle };
+        }
+        claim
     }
 
     /// Returns the service or tunnel that the attribute `type` names.
@@ -107,12 +112,11 @@ impl<'s> Claim<'s> {
 
     /// Returns the owner that the form of a handle suggests, without looking at attributes.
     pub fn of_handle(handle: &str) -> Self {
-        let tunnel = |k: TunnelKind| Some((k, handle.strip_prefix(k.handle_prefix())?));
-        if let Some((kind, node)) = TunnelKind::ALL.into_iter().find_map(tunnel) {
-            return Self::Tunnel {
-                kind,
-                node: node.to_owned(),
-            };
+        for kind in TunnelKind::ALL {
+            if let Some(node) = handle.strip_prefix(kind.handle_prefix()) {
+                let node = node.to_owned();
+                return Self::Tunnel { kind, node };
+            }
         }
         // Network names are arbitrary. For example, `lb-net.<container>` belongs to a container, and in
         // `prod.net.vmi.<machine>`, the network name contains a dot. A service's handle is `lb-` and a hash, which
@@ -181,19 +185,21 @@ pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
 
 /// Returns the type and name of an owner, such as `pod` and `namespace/name`, or `tunnel` and the attribute `type`.
 pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static str, String) {
-    let text = |key: &str| attribute.get(key).map(|t| t.to_string()).unwrap_or_default();
-    let handle = || {
-        let handle = attribute.clean_handle();
-        handle.map(|h| h.to_string()).unwrap_or_default()
+    let value_of = |key: &str| {
+        attribute
+            .get(key)
+            .map(|value| value.to_string())
+            .unwrap_or_default()
     };
+    let handle = attribute.clean_handle().unwrap_or(TextRef::EMPTY);
     match claim {
         Claim::Machine => {
-            let namespace = text("namespace");
-            let machine = text("vmi-name");
+            let namespace = value_of("namespace");
+            let machine = value_of("vmi-name");
             // The active owner's attributes do not name a machine that is only the alternate owner.
             let is_unnamed = namespace.is_empty() && machine.is_empty();
             let name = if is_unnamed {
-                handle()
+                handle.to_string()
             } else {
                 format!("{namespace}/{machine}")
             };
@@ -201,17 +207,17 @@ pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static st
         }
         Claim::Pod { namespace, pod, .. } => ("pod", format!("{namespace}/{pod}")),
         Claim::LegacyPod { namespace, pod } => ("pod", format!("{namespace}/{pod}")),
-        Claim::Service => ("service", format!("{}/{}", text("namespace"), text("service"))),
+        Claim::Service => (
+            "service",
+            format!("{}/{}", value_of("namespace"), value_of("service")),
+        ),
         Claim::Tunnel { kind, .. } => ("tunnel", kind.attribute().to_owned()),
-        _ => ("other", handle()),
+        _ => ("other", handle.to_string()),
     }
 }
 
 fn is_container_id(text: &str) -> bool {
-    text.len() >= MIN_CONTAINER_ID
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    text.len() >= MIN_CONTAINER_ID && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Returns the possible container IDs at the end of a handle `<network>.<container ID>`. Either part can contain
@@ -226,14 +232,14 @@ pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
     if service.is_internal {
         return false;
     }
-    match (record.get("namespace"), record.get("service")) {
-        (Some(namespace), Some(name)) => {
-            namespace == *service.namespace.as_str() && name == *service.name.as_str()
-        }
-        _ => record
-            .clean_handle()
-            .is_some_and(|handle| handle == *service.handle().as_str()),
+    if let Some(namespace) = record.get("namespace")
+        && let Some(name) = record.get("service")
+    {
+        return namespace == *service.namespace.as_str() && name == *service.name.as_str();
     }
+    record
+        .clean_handle()
+        .is_some_and(|handle| handle == *service.handle().as_str())
 }
 
 /// Returns the namespaces and names of virtual machines that a record could mean. A handle can mean several machines if
@@ -263,8 +269,10 @@ pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
 
 /// The prefix of the names of pods that run virtual machines.
 const LAUNCHER: &str = "virt-launcher-";
-/// The lengths of the parts of a generated name: the longest prefix that Kubernetes keeps, and the random suffix.
-const GENERATED: (usize, usize) = (58, 5);
+/// The length of the longest prefix that Kubernetes keeps in a generated name.
+const LONGEST_PREFIX: usize = 58;
+/// The length of the random suffix of a generated name.
+const RANDOM_SUFFIX: usize = 5;
 
 pub(crate) fn is_launcher(pod: TextRef<'_>) -> bool {
     pod.starts_with(LAUNCHER)
@@ -274,18 +282,19 @@ pub(crate) fn is_launcher(pod: TextRef<'_>) -> bool {
 /// to its first dot, and random characters. If machine names differ only after a dot, or after 44 characters, their
 /// pods look alike.
 pub(crate) fn may_be_launcher_of(pod: &str, machine: &str) -> bool {
-    let mut start = format!("{LAUNCHER}{}-", machine.split('.').next().unwrap_or_default());
-    let (kept, random) = GENERATED;
-    start.truncate(start.floor_char_boundary(kept));
-    let is_random = |end: &str| end.len() == random && end.bytes().all(|b| b.is_ascii_alphanumeric());
-    pod.strip_prefix(&start).is_some_and(is_random)
+    let mut prefix = format!("{LAUNCHER}{}-", machine.split('.').next().unwrap_or_default());
+    prefix.truncate(prefix.floor_char_boundary(LONGEST_PREFIX));
+    let Some(suffix) = pod.strip_prefix(&prefix) else {
+        return false;
+    };
+    suffix.len() == RANDOM_SUFFIX && suffix.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// Returns the parts of a machine's handle that could follow the network and [`MACHINE`].
 fn after_networks(handle: &str) -> impl Iterator<Item = &str> {
     handle
         .match_indices(MACHINE)
-        .map(|(place, _)| &handle[place + MACHINE.len()..])
+        .map(|(position, _)| &handle[position + MACHINE.len()..])
 }
 
 /// Returns true if `<namespace>.<machine>` or its hash follows the network. A container ID after [`MACHINE`] belongs to

@@ -83,7 +83,7 @@ impl<'s> Context<'s> {
             cni_configuration: options.cni_configuration.clone(),
             strict_affinity: snapshot
                 .effective_ipam_config()
-                .is_some_and(|c| c.strict_affinity),
+                .is_some_and(|config| config.strict_affinity),
         }
     }
 
@@ -98,11 +98,12 @@ impl<'s> Context<'s> {
     }
 
     pub(crate) fn is_young_at(&self, now: Timestamp, record: &AttributeRef<'_>) -> bool {
-        let age = record
-            .allocated_at()
-            .map(|allocated| now.duration_since(allocated));
+        let Some(allocated_at) = record.allocated_at() else {
+            return false;
+        };
+        let age = now.duration_since(allocated_at);
         // A time far in the future, from a wrong clock, would keep the allocation young until then.
-        age.is_some_and(|age| age < self.grace && age >= -CLOCK_SKEW)
+        age < self.grace && age >= -CLOCK_SKEW
     }
 }
 
@@ -112,7 +113,7 @@ pub fn grace(snapshot: &Snapshot, options: &Options) -> SignedDuration {
     let configured = snapshot
         .kube_controllers
         .as_ref()
-        .and_then(|c| c.leak_grace_period);
+        .and_then(|controllers| controllers.leak_grace_period);
     options
         .grace
         .or(configured.filter(|grace| grace.is_positive()))

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::code::{Code, Severity};
+use crate::code::{Code, Severity, UnknownCode};
 use crate::filter::Filter;
 use crate::finding::{Finding, Subject};
 
@@ -38,13 +38,16 @@ pub enum NoReport {
 
 /// Reads a JSON or YAML file. JSON is decoded as a stream, so the whole file is never in memory.
 pub fn read_document<T: DeserializeOwned>(mut file: impl Read + Seek) -> Result<T, NoReport> {
-    serde_json::from_reader(BufReader::new(&mut file)).or_else(|json| {
-        let yaml = file
-            .rewind()
-            .ok()
-            .and_then(|()| serde_yaml::from_reader(file).ok());
-        yaml.ok_or_else(|| NoReport::Unparsable(json.to_string()))
-    })
+    let json_error = match serde_json::from_reader(BufReader::new(&mut file)) {
+        Ok(document) => return Ok(document),
+        Err(error) => error,
+    };
+    if file.rewind().is_ok()
+        && let Ok(document) = serde_yaml::from_reader(file)
+    {
+        return Ok(document);
+    }
+    Err(NoReport::Unparsable(json_error.to_string()))
 }
 
 /// A report from `calipam check -o json` or `-o yaml`, from this or another version of calipam.
@@ -66,7 +69,7 @@ pub struct EarlierFinding {
     pub cluster: String,
     pub code: String,
     /// `None` if this version does not know the severity.
-    #[serde(default, deserialize_with = "known")]
+    #[serde(default, deserialize_with = "known_severity")]
     pub severity: Option<Severity>,
     pub subject: EarlierSubject,
     #[serde(default)]
@@ -82,14 +85,17 @@ pub struct EarlierSubject {
     pub name: String,
 }
 
-fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Severity>, D::Error> {
+fn known_severity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Severity>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    Ok(Severity::ALL.into_iter().find(|known| known.to_string() == text))
+    let severity = Severity::ALL
+        .into_iter()
+        .find(|severity| severity.to_string() == text);
+    Ok(severity)
 }
 
 /// A cluster's data in a report.
 #[derive(Deserialize)]
-pub(crate) struct OfCluster {
+pub(crate) struct WrittenCluster {
     /// The cluster's name in a fleet.
     #[serde(default)]
     pub name: String,
@@ -130,13 +136,14 @@ impl EarlierReport {
         if report.get("clusterGUID").is_some() {
             return Err(NoReport::WithoutFindings);
         }
-        let mut of: OfCluster = decode(report, "CheckReport", NoReport::OtherDocument)?;
-        let missing = || NoReport::Undecodable("missing field `findings`".into());
-        let mut findings = of.findings.take().ok_or_else(missing)?;
-        findings.append(&mut of.changes.not_checked);
+        let mut written: WrittenCluster = decode(report, "CheckReport", NoReport::OtherDocument)?;
+        let Some(mut findings) = written.findings.take() else {
+            return Err(NoReport::Undecodable("missing field `findings`".into()));
+        };
+        findings.append(&mut written.changes.not_checked);
         Ok(Self {
             findings,
-            ..Self::of_cluster(of)
+            ..Self::of_cluster(written)
         })
     }
 
@@ -149,31 +156,27 @@ impl EarlierReport {
     }
 
     /// Takes the identity and the read sources of a cluster from its earlier report, without findings.
-    pub(crate) fn of_cluster(of: OfCluster) -> Self {
-        let OfCluster {
-            cluster: WrittenIdentity { guid, taken_at },
-            coverage,
-            ..
-        } = of;
-        let read_sources = |coverage: BTreeMap<String, Value>| {
-            let mut sources = BTreeSet::new();
-            for (name, state) in coverage {
-                // Sources that this version of calipam does not know are left out.
-                if state == Coverage::Read.to_string()
-                    && let Ok(source) = serde_json::from_value(Value::from(name))
-                {
-                    sources.insert(source);
-                }
-            }
-            sources
-        };
+    pub(crate) fn of_cluster(written: WrittenCluster) -> Self {
         Self {
-            guid,
-            taken_at,
-            read: coverage.map(read_sources),
+            guid: written.cluster.guid,
+            taken_at: written.cluster.taken_at,
+            read: written.coverage.map(read_sources),
             findings: Vec::new(),
         }
     }
+}
+
+/// The sources that were read according to a report. Sources that this version of calipam does not know are left out.
+fn read_sources(coverage: BTreeMap<String, Value>) -> BTreeSet<Source> {
+    let mut sources = BTreeSet::new();
+    for (name, state) in coverage {
+        if state == Coverage::Read.to_string()
+            && let Ok(source) = serde_json::from_value(Value::from(name))
+        {
+            sources.insert(source);
+        }
+    }
+    sources
 }
 
 /// Decodes a document, which must be of this kind and of [`API_VERSION`].
@@ -255,12 +258,12 @@ impl Changes {
         let not_read_now: Vec<Source> = read_then.difference(&read_now).copied().collect();
         let not_read_then = read_now.difference(&read_then).copied().collect();
 
-        let current: HashSet<Identity> = findings.iter().map(identity).collect();
-        let changing: HashSet<Identity> = dropped.iter().map(identity).collect();
+        let current: HashSet<Identity> = findings.iter().map(identity_of).collect();
+        let changing: HashSet<Identity> = dropped.iter().map(identity_of).collect();
         let before = earlier
             .findings
             .iter()
-            .map(|f| (f.identity(), f.severity))
+            .map(|finding| (finding.identity(), finding.severity))
             .collect();
         let mut gone = Vec::new();
         let mut not_checked = Vec::new();
@@ -290,10 +293,12 @@ impl Changes {
 
     /// Returns the change in a finding of the report.
     pub fn of(&self, finding: &Finding) -> Change {
-        match self.before.get(&identity(finding)) {
-            None => Change::New,
-            Some(Some(severity)) if finding.severity < *severity => Change::Worse,
-            Some(_) => Change::Stays,
+        let Some(severity_before) = self.before.get(&identity_of(finding)) else {
+            return Change::New;
+        };
+        match severity_before {
+            Some(severity) if finding.severity < *severity => Change::Worse,
+            _ => Change::Stays,
         }
     }
 
@@ -312,21 +317,23 @@ impl Changes {
 
     /// The worst severity among the findings that are new or worse than before.
     pub fn worst_new_or_worse(&self, findings: &[Finding]) -> Option<Severity> {
-        let news = findings
+        findings
             .iter()
-            .filter(|finding| self.of(finding).is_new_or_worse());
-        news.map(|finding| finding.severity).min()
+            .filter(|finding| self.of(finding).is_new_or_worse())
+            .map(|finding| finding.severity)
+            .min()
     }
 
     /// Removes the earlier findings whose rules a filter excludes. Earlier findings have no nodes, so the filter's
     /// other conditions apply only to the report.
     pub(crate) fn narrow(&mut self, filter: &Filter) {
-        let wanted = |finding: &EarlierFinding| {
-            let code = finding.code.parse::<Code>();
-            code.map_or(filter.rules.is_empty(), |code| filter.admits_rule(code))
+        let is_admitted = |finding: &EarlierFinding| match finding.code.parse::<Code>() {
+            Ok(code) => filter.admits_rule(code),
+            // A filter cannot name the code of another version.
+            Err(UnknownCode(_)) => filter.rules.is_empty(),
         };
-        self.gone.retain(wanted);
-        self.not_checked.retain(wanted);
+        self.gone.retain(is_admitted);
+        self.not_checked.retain(is_admitted);
     }
 }
 
@@ -337,7 +344,7 @@ impl EarlierFinding {
 }
 
 /// The identity of a finding in texts, as an earlier report contains it.
-fn identity(finding: &Finding) -> Identity {
+fn identity_of(finding: &Finding) -> Identity {
     let Finding { code, subject, .. } = finding;
     (
         code.name().to_owned(),

@@ -45,8 +45,8 @@ impl FindingAges {
     }
 
     /// Removes findings that are not old enough from the cluster's next report, and returns them. `now` is the report's
-    /// time, and all changes up to `known` have arrived.
-    pub fn hold_back(&mut self, report: &mut Report, now: Timestamp, known: Timestamp) -> Vec<Finding> {
+    /// time, and all changes up to `arrived` have arrived.
+    pub fn hold_back(&mut self, report: &mut Report, now: Timestamp, arrived: Timestamp) -> Vec<Finding> {
         if !self.settle.is_positive() {
             return Vec::new();
         }
@@ -59,19 +59,24 @@ impl FindingAges {
 
             // A finding about one object stays the same finding, even if its numbers change.
             let key = finding.key();
-            let is_same = |seen: &Seen| match &seen.evidence {
+            let is_unchanged = |seen: &Seen| match &seen.evidence {
                 Some(evidence) => is_of_one_object || *evidence == finding.evidence,
                 None => true,
             };
-            let same = seen_before.remove(&key).filter(is_same);
+            let mut since = now;
+            let mut counted_before = false;
+            if let Some(seen) = seen_before.remove(&key).filter(is_unchanged) {
+                since = seen.since.min(now);
+                counted_before = seen.evidence.is_none();
+            }
 
-            let since = same.as_ref().map_or(now, |seen| seen.since.min(now));
-            let counted_before = same.is_some_and(|seen| seen.evidence.is_none());
-            let counts = counted_before || known.duration_since(since) >= self.settle;
-            let seen = Seen {
-                since,
-                evidence: (!counts).then(|| finding.evidence.clone()),
+            let counts = counted_before || arrived.duration_since(since) >= self.settle;
+            let evidence = if counts {
+                None
+            } else {
+                Some(finding.evidence.clone())
             };
+            let seen = Seen { since, evidence };
             self.seen.insert(key, seen);
             counts
         });

@@ -1,6 +1,7 @@
 //! Lookups over a snapshot, built once per check.
 
 mod blocks;
+mod broken;
 mod host_local;
 mod mentions;
 mod nodes;
@@ -15,24 +16,25 @@ use std::sync::Arc;
 
 use calipam_model::cidr_set::within;
 use calipam_model::endpoint::{Endpoint, EndpointTexts};
-use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
 use calipam_model::node::TunnelKind;
 use calipam_model::pod::Pod;
 use calipam_model::pool::Pool;
 use calipam_model::service::Service;
-use calipam_model::snapshot::{DefectKind, Snapshot};
+use calipam_model::snapshot::Snapshot;
 use calipam_model::text::TextRef;
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
 
 use self::blocks::index_blocks;
 pub use self::blocks::{IndexedBlock, Record};
+use self::broken::find_broken;
 pub(crate) use self::host_local::is_host_local;
 pub use self::mentions::Mention;
 use self::nodes::{departed_nodes, nodes_in_pools};
 pub(crate) use self::serving::keeps_data_elsewhere;
 pub(crate) use self::stored::Stored;
+use self::usage::OtherIpam;
 pub(crate) use self::usage::{is_for_services_only, is_live};
 use crate::claim::is_launcher;
 use crate::finding::OwnerEvidence;
@@ -148,73 +150,64 @@ impl<'s> Index<'s> {
     /// Builds the lookups. If `services_only` is true, pods and tunnels get their addresses from another IPAM.
     pub(crate) fn with_services_only(snapshot: &'s Snapshot, now: Timestamp, services_only: bool) -> Self {
         let blocks = index_blocks(snapshot, now);
-        let corrupt = blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key);
-        let unusable = blocks.iter().filter(|b| b.usable.is_none()).map(|b| b.key);
-        let hidden = snapshot.hidden_blocks();
-        let unchecked: HashSet<IpNet> = corrupt.chain(hidden.clone()).collect();
-        let unknown: Vec<IpNet> = unusable.chain(hidden).collect();
-        let mut broken_nodes = HashSet::new();
-        let mut broken_workloads = Vec::new();
-        let mut pools_incomplete = false;
-        for defect in &snapshot.defects {
-            let whole = matches!(defect.kind, DefectKind::Value(_));
-            match &defect.key {
-                Some(Key::Endpoint { namespace, name }) => {
-                    broken_workloads.push(BrokenWorkload {
-                        namespace,
-                        name: EndpointName::parse(name),
-                    });
-                }
-                Some(Key::Pod { namespace, name }) => {
-                    let node = String::new();
-                    let endpoint = String::new();
-                    let name = EndpointName {
-                        node,
-                        orchestrator: "k8s".into(),
-                        workload: name.clone(),
-                        endpoint,
-                    };
-                    broken_workloads.push(BrokenWorkload {
-                        namespace,
-                        name: Some(name),
-                    });
-                }
-                Some(Key::Node(name)) if whole => drop(broken_nodes.insert(name.as_str())),
-                Some(Key::Pool(_)) if whole => pools_incomplete = true,
-                _ => {}
+        let mut unchecked: HashSet<IpNet> = HashSet::new();
+        let mut unknown: Vec<IpNet> = Vec::new();
+        for block in &blocks {
+            if block.sound.is_none() {
+                unchecked.insert(block.key);
+            }
+            if block.usable.is_none() {
+                unknown.push(block.key);
             }
         }
-        let nodes = (0..)
-            .zip(&snapshot.nodes)
-            .map(|(i, n)| (n.value.name.as_str(), i))
-            .collect();
-        let calico_nodes = (snapshot.nodes.iter())
-            .filter_map(|n| Some((n.value.kubernetes_name.as_deref()?, n.value.name.as_str())))
-            .collect();
+        unchecked.extend(snapshot.hidden_blocks());
+        unknown.extend(snapshot.hidden_blocks());
+
+        let mut nodes: FastMap<&str, u32> = FastMap::default();
+        let mut calico_nodes: FastMap<&str, &str> = FastMap::default();
+        for (position, node) in (0..).zip(&snapshot.nodes) {
+            nodes.insert(&node.value.name, position);
+            if let Some(kubernetes_name) = &node.value.kubernetes_name {
+                calico_nodes.insert(kubernetes_name, &node.value.name);
+            }
+        }
         let kubernetes_nodes: FastSet<&str> = snapshot
             .kubernetes_nodes
             .iter()
             .map(|node| node.value.name.as_str())
             .collect();
         let departed_nodes = departed_nodes(snapshot, &kubernetes_nodes);
-        let pods: FastMap<PodName<'s>, u32> = (0..)
-            .zip(&snapshot.pods)
-            .map(|(i, p)| ((p.value.namespace().packed(), p.value.name().packed()), i))
-            .collect();
+        let mut pods: FastMap<PodName<'s>, u32> = FastMap::default();
+        pods.reserve(snapshot.pods.len());
+        for (position, pod) in (0..).zip(&snapshot.pods) {
+            let name = (pod.value.namespace().packed(), pod.value.name().packed());
+            pods.insert(name, position);
+        }
         let nodes_in_pools = nodes_in_pools(snapshot, &departed_nodes);
-        let host_local_pods = host_local::pods(snapshot, &blocks);
-        let modes = [services_only, host_local_pods > 0];
+        let host_local_pods = host_local::count_pods(snapshot, &blocks);
+        let other_ipam = OtherIpam {
+            serves_pods_and_tunnels: services_only,
+            is_host_local: host_local_pods > 0,
+        };
         // With a million endpoints, both passes take a long time, so they run at the same time.
         let ((uses, mentioned), nodes_of_workloads) = std::thread::scope(|scope| {
             let nodes = scope.spawn(|| usage::nodes_of_workloads(snapshot));
-            let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools, &departed_nodes, modes);
+            let users = usage::find_users(
+                snapshot,
+                &blocks,
+                &pods,
+                &nodes_in_pools,
+                &departed_nodes,
+                other_ipam,
+            );
+            let nodes = nodes.join();
             (
-                usage,
-                nodes
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                users,
+                nodes.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             )
         });
+
+        let broken = find_broken(snapshot);
         let mut index = Self {
             snapshot,
             blocks,
@@ -228,11 +221,11 @@ impl<'s> Index<'s> {
             calico_nodes,
             departed_nodes,
             kubernetes_nodes,
-            broken_nodes,
+            broken_nodes: broken.nodes,
             nodes_of_workloads,
-            broken_workloads,
+            broken_workloads: broken.workloads,
             large_owners: HashMap::new(),
-            pools_incomplete,
+            pools_incomplete: broken.has_pool,
             services_only,
             host_local_pods,
         };
@@ -252,7 +245,7 @@ impl<'s> Index<'s> {
 
     /// Returns the block whose key is exactly this CIDR.
     pub fn block(&self, key: IpNet) -> Option<&IndexedBlock<'s>> {
-        let position = self.blocks.binary_search_by_key(&key, |b| b.key).ok()?;
+        let position = self.blocks.binary_search_by_key(&key, |block| block.key).ok()?;
         self.blocks.get(position)
     }
 
@@ -297,8 +290,8 @@ impl<'s> Index<'s> {
         self.snapshot
             .pools
             .iter()
-            .map(|p| &p.value)
-            .filter(move |p| p.cidr.contains(&cidr))
+            .map(|pool| &pool.value)
+            .filter(move |pool| pool.cidr.contains(&cidr))
     }
 
     /// Returns the pool from which an address is assigned. If enabled pools overlap, this is the first one by name.
@@ -345,43 +338,43 @@ impl<'s> Index<'s> {
                 let pod = &self.snapshot.pods[position as usize].value;
                 Identity::Pod(pod.namespace(), pod.name())
             }
-            Owner::Endpoint(position) => match self.endpoint(position) {
-                endpoint if endpoint.pod().is_empty() => Identity::Endpoint(position),
-                endpoint => Identity::Pod(endpoint.namespace(), endpoint.pod()),
-            },
+            Owner::Endpoint(position) => {
+                let endpoint = self.endpoint(position);
+                if endpoint.pod().is_empty() {
+                    return Identity::Endpoint(position);
+                }
+                Identity::Pod(endpoint.namespace(), endpoint.pod())
+            }
         }
     }
 
     /// Describes an endpoint or pod; `None` for tunnels and services.
     pub fn workload(&self, owner: Owner) -> Option<Workload<'s>> {
         let pod_at = |position: u32| &self.snapshot.pods[position as usize].value;
-        let (texts, machine) = match owner {
+        let texts;
+        let machine;
+        match owner {
             Owner::Endpoint(position) => {
-                let texts = self.endpoint(position).texts();
-                let machine = if is_launcher(texts.pod) {
-                    self.pod(texts.namespace, texts.pod)
-                        .map(|at| pod_at(at).machine())
+                texts = self.endpoint(position).texts();
+                machine = if is_launcher(texts.pod) {
+                    let pod_position = self.pod(texts.namespace, texts.pod);
+                    pod_position.map(|position| pod_at(position).machine())
                 } else {
                     Some(TextRef::EMPTY)
                 };
-                (texts, machine)
             }
-            Owner::Pod(position) => (texts_of_pod(pod_at(position)), Some(pod_at(position).machine())),
+            Owner::Pod(position) => {
+                texts = texts_of_pod(pod_at(position));
+                machine = Some(pod_at(position).machine());
+            }
             Owner::Tunnel(..) | Owner::Service(_) => return None,
-        };
-        let EndpointTexts {
-            namespace,
-            node,
-            pod,
-            container_id,
-            workload,
-        } = texts;
+        }
         Some(Workload {
-            namespace,
-            pod,
-            node,
-            container_id,
-            workload,
+            namespace: texts.namespace,
+            pod: texts.pod,
+            node: texts.node,
+            container_id: texts.container_id,
+            workload: texts.workload,
             machine,
         })
     }

@@ -83,9 +83,9 @@ impl Context<'_> {
     /// Returns the findings about nodes and pods that get no address, as if the cluster had the blocks, affinities,
     /// pools and configuration of `changed`. The other rules do not run.
     pub fn without_addresses(&self, changed: &Snapshot) -> Vec<Finding> {
-        let mut found = Vec::new();
-        rules::without_address::check_on(self, changed, &mut found);
-        found
+        let mut findings = Vec::new();
+        rules::without_address::check_on(self, changed, &mut findings);
+        findings
     }
 
     /// Counts the addresses for which a check would report `borrowed-under-strict-affinity` if strict affinity were on.
@@ -95,8 +95,8 @@ impl Context<'_> {
 
     /// Returns the nodes whose next pod gets no address, without running the other rules.
     pub fn nodes_without_addresses(&self) -> BTreeSet<String> {
-        let found = self.without_addresses(self.snapshot);
-        nodes_without_addresses(&found)
+        let findings = self.without_addresses(self.snapshot);
+        nodes_without_addresses(&findings)
             .into_iter()
             .map(str::to_owned)
             .collect()
@@ -164,31 +164,36 @@ const SERVES_SERVICES: &str =
 
 /// Returns a note that Calico IPAM does not assign pod addresses; `None` if it does, or if that is unknown.
 pub fn note_of_other_ipam(snapshot: &Snapshot) -> Option<&'static str> {
-    let is_ipam = |key: &Option<Key>| matches!(key, None | Some(Key::Block(_) | Key::Affinity(_)));
-    let read = |source| snapshot.has_read(source);
-    if !read(Source::Blocks) || !read(Source::Affinities) || snapshot.defects.iter().any(|d| is_ipam(&d.key))
-    {
+    if !snapshot.has_read(Source::Blocks) || !snapshot.has_read(Source::Affinities) {
         return None;
+    }
+    for defect in &snapshot.defects {
+        // The object could be of Calico IPAM.
+        if matches!(defect.key, None | Some(Key::Block(_) | Key::Affinity(_))) {
+            return None;
+        }
     }
 
     if uses_ipam(snapshot) {
-        return if index::is_for_services_only(snapshot) {
-            Some(SERVES_SERVICES)
-        } else if index::is_host_local(snapshot) {
-            Some("Pods have addresses from host-local, not from Calico IPAM")
-        } else {
-            None
-        };
+        if index::is_for_services_only(snapshot) {
+            return Some(SERVES_SERVICES);
+        }
+        if index::is_host_local(snapshot) {
+            return Some("Pods have addresses from host-local, not from Calico IPAM");
+        }
+        return None;
     }
-    Some(if read(Source::Pools) && snapshot.pools.is_empty() {
-        "There is no pool and no block: this cluster does not use Calico IPAM"
-    } else if index::keeps_data_elsewhere(snapshot) {
-        DATA_IS_ELSEWHERE
-    } else if read(Source::Handles) {
-        UNUSED
-    } else {
-        "There is no block and no affinity: Calico IPAM has assigned no address"
-    })
+
+    if snapshot.has_read(Source::Pools) && snapshot.pools.is_empty() {
+        return Some("There is no pool and no block: this cluster does not use Calico IPAM");
+    }
+    if index::keeps_data_elsewhere(snapshot) {
+        return Some(DATA_IS_ELSEWHERE);
+    }
+    if snapshot.has_read(Source::Handles) {
+        return Some(UNUSED);
+    }
+    Some("There is no block and no affinity: Calico IPAM has assigned no address")
 }
 
 /// Returns true if any IPAM data is stored.

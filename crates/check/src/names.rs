@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use calipam_model::attributes::AttributeRef;
 use calipam_model::pod::Pod;
+use calipam_model::text::TextRef;
 use calipam_model::words::join;
 
 use crate::claim::Claim;
@@ -45,17 +46,16 @@ pub fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
     let mut shown: Vec<String> = names
         .by_ref()
         .take(NAMED)
-        .map(|n| short(&n.to_string()))
+        .map(|name| short(&name.to_string()))
         .collect();
-    let more = names.count();
-    if more > 0 {
-        shown.push(format!("{more} more"));
+    let further = names.count();
+    if further > 0 {
+        shown.push(format!("{further} more"));
     }
     if shown.is_empty() {
-        "nothing".to_owned()
-    } else {
-        join(&shown)
+        return "nothing".to_owned();
     }
+    join(&shown)
 }
 
 /// Returns `1 address` or `2 addresses`, for example.
@@ -98,19 +98,18 @@ fn name_of_owner(owner: &OwnerEvidence) -> String {
 
 /// Owner names in messages: `default/web-0 (node-1) and a tunnel of node-2`. A pod and its endpoint are one owner.
 pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
-    let mut known = HashSet::new();
+    let mut seen = HashSet::new();
     let mut names = Vec::new();
     for owner in owners {
         let name = name_of_owner(owner);
-        if known.insert(name.clone()) {
+        if seen.insert(name.clone()) {
             names.push(name);
         }
     }
     if names.is_empty() {
-        "no one".to_owned()
-    } else {
-        join(&names)
+        return "no one".to_owned();
     }
+    join(&names)
 }
 
 /// Objects that name an address, for messages: `pod default/web-0 on node-1 (status.podIPs)`.
@@ -124,12 +123,6 @@ pub fn names_of_mentions(mentions: &[Mention]) -> String {
 
 /// The name of a record's claimed owner, as messages show it.
 pub(crate) fn name_of_claim(attribute: &AttributeRef<'_>) -> String {
-    let handle = || {
-        attribute
-            .clean_handle()
-            .map(|h| h.to_string())
-            .unwrap_or_default()
-    };
     match Claim::of(attribute) {
         Claim::Cooling => "no one (cooling)".to_owned(),
         Claim::WindowsReserved => "Windows".to_owned(),
@@ -140,15 +133,20 @@ pub(crate) fn name_of_claim(attribute: &AttributeRef<'_>) -> String {
         Claim::Container(id) => format!("container {id}"),
         Claim::Service => match (attribute.get("namespace"), attribute.get("service")) {
             (Some(namespace), Some(service)) => format!("service {namespace}/{service}"),
-            _ => format!("the service with the handle {}", handle()),
+            _ => format!("the service with the handle {}", handle_of(attribute)),
         },
         Claim::Machine => match (attribute.get("namespace"), attribute.get("vmi-name")) {
             (Some(namespace), Some(machine)) => format!("virtual machine {namespace}/{machine}"),
-            _ => format!("the virtual machine with the handle {}", handle()),
+            _ => format!("the virtual machine with the handle {}", handle_of(attribute)),
         },
         Claim::Foreign { handle } => format!("handle {handle}"),
-        Claim::Unknown => format!("handle {}", handle()),
+        Claim::Unknown => format!("handle {}", handle_of(attribute)),
     }
+}
+
+/// The handle that a record names; empty if it names none.
+fn handle_of<'s>(attribute: &AttributeRef<'s>) -> TextRef<'s> {
+    attribute.clean_handle().unwrap_or(TextRef::EMPTY)
 }
 
 #[cfg(test)]

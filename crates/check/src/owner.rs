@@ -58,22 +58,30 @@ impl Context<'_> {
     /// Returns the states of the owners that these allocations name. Each allocation is given by its block and its
     /// ordinal.
     pub fn recorded_owners(&self, allocations: &[(IpNet, u32)]) -> Vec<RecordedOwner> {
-        let record = |(cidr, ordinal): &(IpNet, u32)| {
-            let block = self.index.block(*cidr)?;
-            let allocation = block.usable?.allocation(*ordinal)?;
-            Some((Record { block, allocation }, Claim::of(&allocation.attribute)))
-        };
-        let records: Vec<Option<(Record<'_, '_>, Claim<'_>)>> = allocations.iter().map(record).collect();
+        let mut records: Vec<Option<(Record<'_, '_>, Claim<'_>)>> = Vec::with_capacity(allocations.len());
+        for (cidr, ordinal) in allocations {
+            let record = self.readable_record(*cidr, *ordinal);
+            records.push(record.map(|record| (record, Claim::of(&record.allocation.attribute))));
+        }
         let owners = Owners::new(self, records.iter().flatten().map(|(_, claim)| claim));
 
-        let owner = |record: &Option<(Record<'_, '_>, Claim<'_>)>| match record {
-            Some((_, claim)) if unread(self.snapshot, claim).is_some() => {
-                RecordedOwner::Unknown(UnknownReason::NotRead)
-            }
-            Some((record, claim)) => owners.of_record(record, claim),
-            None => RecordedOwner::Unowned,
-        };
-        records.iter().map(owner).collect()
+        let mut states = Vec::with_capacity(records.len());
+        for record in &records {
+            states.push(match record {
+                Some((_, claim)) if unread(self.snapshot, claim).is_some() => {
+                    RecordedOwner::Unknown(UnknownReason::NotRead)
+                }
+                Some((record, claim)) => owners.state_of(record, claim),
+                None => RecordedOwner::Unowned,
+            });
+        }
+        states
+    }
+
+    fn readable_record(&self, cidr: IpNet, ordinal: u32) -> Option<Record<'_, '_>> {
+        let block = self.index.block(cidr)?;
+        let allocation = block.usable?.allocation(ordinal)?;
+        Some(Record { block, allocation })
     }
 }
 
@@ -119,11 +127,12 @@ impl<'c, 's> Owners<'c, 's> {
 
     /// Returns the endpoints and pods with the name or container ID in a claim, on any node and with any address.
     pub fn workloads(&self, claim: &Claim<'_>) -> Vec<Owner> {
-        let identities = claimed_identities(claim);
-        let found = identities
-            .iter()
-            .filter_map(|identity| self.workloads.get(identity));
-        let mut owners: Vec<Owner> = found.flatten().copied().collect();
+        let mut owners: Vec<Owner> = Vec::new();
+        for identity in claimed_identities(claim) {
+            if let Some(workloads) = self.workloads.get(&identity) {
+                owners.extend(workloads);
+            }
+        }
         owners.sort();
         owners.dedup();
         owners
@@ -138,31 +147,30 @@ impl<'c, 's> Owners<'c, 's> {
     }
 
     /// Returns the state of a record's owner.
-    pub(crate) fn of_record(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
-        let index = &self.context.index;
-        let attribute = &record.allocation.attribute;
-        let uses = index.uses_of(record.allocation.address);
-
-        // If the recorded owner was not read, `names_owner` accepts any user, but only a pod of the recorded machine is
-        // certainly the owner.
-        let is_user = |owner| {
-            if claim.needs_unread_source(self.context.snapshot) {
-                index
-                    .workload(owner)
-                    .is_some_and(|workload| is_on_machine(attribute, &workload))
-            } else {
-                names_owner(attribute, owner, index)
-            }
-        };
+    pub(crate) fn state_of(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
         let is_named = !matches!(claim, Claim::Anonymous | Claim::Unknown);
-        if is_named && uses.iter().any(|used| is_user(used.owner)) {
+        let mut uses = self.context.index.uses_of(record.allocation.address).iter();
+        if is_named && uses.any(|used| self.is_owner(record, claim, used.owner)) {
             return RecordedOwner::UsesAddress;
         }
-        self.of_unused(record, claim)
+        self.state_of_unused(record, claim)
+    }
+
+    /// True if a user of the record's address is certainly its recorded owner.
+    fn is_owner(&self, record: &Record<'_, '_>, claim: &Claim<'_>, user: Owner) -> bool {
+        let index = &self.context.index;
+        let attribute = &record.allocation.attribute;
+        if !claim.needs_unread_source(self.context.snapshot) {
+            return names_owner(attribute, user, index);
+        }
+        // The recorded owner was not read. `names_owner` accepts any user then, but only a pod of the recorded machine
+        // is certainly the owner.
+        let workload = index.workload(user);
+        workload.is_some_and(|workload| is_on_machine(attribute, &workload))
     }
 
     /// Returns the state of an owner that is known not to use the record's address.
-    pub(crate) fn of_unused(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
+    pub(crate) fn state_of_unused(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
         let snapshot = self.context.snapshot;
         let attribute = &record.allocation.attribute;
         match claim {
@@ -178,11 +186,8 @@ impl<'c, 's> Owners<'c, 's> {
                 _ => RecordedOwner::Unnamed,
             },
             Claim::Service => {
-                let exists = snapshot
-                    .services
-                    .iter()
-                    .any(|s| names_service(attribute, &s.value));
-                if exists {
+                let mut services = snapshot.services.iter();
+                if services.any(|service| names_service(attribute, &service.value)) {
                     RecordedOwner::Idle
                 } else {
                     RecordedOwner::Gone(vec![LeakReason::ServiceGone])
@@ -240,19 +245,26 @@ impl<'c, 's> Owners<'c, 's> {
     /// the same handle, and Calico's collector releases all of them or none. `None` if that is not known, since not all
     /// blocks were read.
     fn shares_handle(&self, record: &Record<'_, '_>, owner: Owner) -> Option<bool> {
-        let (index, Owner::Pod(position)) = (&self.context.index, owner) else {
+        let Owner::Pod(position) = owner else {
             return Some(false);
         };
         let Some(handle) = record.allocation.attribute.clean_handle() else {
             return Some(false);
         };
-        let is_sibling = |record: Record<'_, '_>| record.allocation.attribute.clean_handle() == Some(handle);
-        let has_handle = |address| index.records_of(address).any(is_sibling);
-        let pod = &index.snapshot.pods[position as usize].value;
-        if pod.mentioned().any(has_handle) {
-            return Some(true);
+        let snapshot = self.context.snapshot;
+        let pod = &snapshot.pods[position as usize].value;
+        for address in pod.mentioned() {
+            for other in self.context.index.records_of(address) {
+                if other.allocation.attribute.clean_handle() == Some(handle) {
+                    return Some(true);
+                }
+            }
         }
-        self.context.snapshot.has_read(Source::Blocks).then_some(false)
+        if snapshot.has_read(Source::Blocks) {
+            Some(false)
+        } else {
+            None
+        }
     }
 
     /// Returns true for a pod that was deleted less than the grace period ago, and whose containers could still run.
@@ -288,7 +300,10 @@ impl<'c, 's> Owners<'c, 's> {
         let pods_read = snapshot.has_read(Source::Pods);
         let mut exists = false;
         let mut is_here = false;
-        let is_of_pod = |owner: &Owner| matches!(owner, Owner::Endpoint(place) if !index.endpoint(*place).pod().is_empty());
+        let is_of_pod = |owner: &Owner| match owner {
+            Owner::Endpoint(position) => !index.endpoint(*position).pod().is_empty(),
+            _ => false,
+        };
         for owner in &self.workloads(claim) {
             if pods_read && is_of_pod(owner) {
                 continue;
@@ -341,9 +356,12 @@ impl<'c, 's> Owners<'c, 's> {
 /// Returns true for a pod that waits for a sandbox, if the record is for its earlier one, which was torn down.
 fn has_lost_sandbox(index: &Index<'_>, owner: Owner, record: &Record<'_, '_>) -> bool {
     let Owner::Pod(position) = owner else { return false };
-    let is_for_it = |workload| is_same_container(&record.allocation.attribute, &workload);
-    index.snapshot.pods[position as usize].value.has_lost_sandbox()
-        && index.workload(owner).is_some_and(is_for_it)
+    if !index.snapshot.pods[position as usize].value.has_lost_sandbox() {
+        return false;
+    }
+    index
+        .workload(owner)
+        .is_some_and(|workload| is_same_container(&record.allocation.attribute, &workload))
 }
 
 /// Returns true for a pod that does not use the host's network, and that names no address of the recorded address's
@@ -378,12 +396,12 @@ pub(crate) fn node_exists(context: &Context<'_>, record: &Record<'_, '_>, node: 
 /// Returns true if a claim's pod or container would have been read if it existed. A partial read includes the objects
 /// whose keys follow from the record. An endpoint's key starts with the node, a pod's key with the namespace.
 fn is_covered(snapshot: &Snapshot, claim: &Claim<'_>) -> bool {
-    let coverage = |source| snapshot.coverage.get(&source);
-    let partial = |source| coverage(source) == Some(&Coverage::Partial);
+    let is_partial = |source| snapshot.coverage.get(&source) == Some(&Coverage::Partial);
+    let names_pod_and_node = matches!(claim, Claim::Pod { node: Some(_), .. });
     snapshot.has_read(Source::Pods)
         || snapshot.has_read(Source::Endpoints)
-        || partial(Source::Endpoints) && matches!(claim, Claim::Pod { node: Some(_), .. })
-        || partial(Source::Pods) && claim.pod().is_some()
+        || is_partial(Source::Endpoints) && names_pod_and_node
+        || is_partial(Source::Pods) && claim.pod().is_some()
 }
 
 /// Returns the reason why an endpoint or pod with the recorded name will not use the address; `None` if it has no
@@ -400,5 +418,8 @@ fn reason_not_to_use(index: &Index<'_>, owner: Owner) -> Option<LeakReason> {
         Owner::Endpoint(position) => index.endpoint(position).addresses().next().is_some(),
         Owner::Tunnel(..) | Owner::Service(_) => true,
     };
-    has_address.then_some(LeakReason::PodHasOtherAddress)
+    if has_address {
+        return Some(LeakReason::PodHasOtherAddress);
+    }
+    None
 }

@@ -59,11 +59,17 @@ pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -
 pub(crate) fn naming(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> Option<Naming> {
     let claim = Claim::of(record);
     if claim.needs_unread_source(index.snapshot) {
-        let is_of_other =
-            |w: Workload<'_>| claim == Claim::Machine && is_launcher(w.pod) && !is_on_machine(record, &w);
-        return (!index.workload(owner).is_some_and(is_of_other)).then_some(Naming::Whole);
+        if claim == Claim::Machine
+            && let Some(workload) = index.workload(owner)
+            && is_launcher(workload.pod)
+            && !is_on_machine(record, &workload)
+        {
+            return None;
+        }
+        return Some(Naming::Whole);
     }
-    let is_whole = match (&claim, owner) {
+
+    let is_named = match (&claim, owner) {
         (Claim::Cooling | Claim::WindowsReserved, _) => false,
         (Claim::Anonymous | Claim::Unknown, _) => true,
         (Claim::Tunnel { node, .. }, Owner::Tunnel(position, _)) => {
@@ -74,16 +80,16 @@ pub(crate) fn naming(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>)
         (claim, owner) => {
             let workload = index.workload(owner)?;
             // Early Calico versions wrote no container ID to pods.
-            let is_whole = matches!(claim, Claim::Container(_)) && workload.container_id.is_empty()
-                || names_workload(claim, &workload, index)
-                || is_on_machine(record, &workload);
-            if !is_whole && is_same_container(record, &workload) {
+            let lacks_id = matches!(claim, Claim::Container(_)) && workload.container_id.is_empty();
+            let is_workload =
+                lacks_id || names_workload(claim, &workload, index) || is_on_machine(record, &workload);
+            if !is_workload && is_same_container(record, &workload) {
                 return Some(Naming::OnOtherNode);
             }
-            is_whole
+            is_workload
         }
     };
-    is_whole.then_some(Naming::Whole)
+    if is_named { Some(Naming::Whole) } else { None }
 }
 
 /// True if the claim names the pod or container.
@@ -95,14 +101,14 @@ pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<
                 && node.is_none_or(|node| is_same_node(node, workload.node, index))
         }
         Claim::Container(id) => workload.container_id == *id.as_str(),
-        Claim::Foreign { handle } => container_ids(handle).any(|tail| workload.container_id == *tail),
+        Claim::Foreign { handle } => container_ids(handle).any(|id| workload.container_id == *id),
         Claim::LegacyPod { namespace, pod } => {
             let by_pod = workload.namespace == *namespace.as_str() && workload.pod == *pod.as_str();
             let handle = format!("{namespace}.{pod}");
             // With bare CNI, the handle is a network and a container ID of any form.
             by_pod
                 || workload.workload == *handle.as_str()
-                || container_ids(&handle).any(|tail| workload.container_id == *tail)
+                || container_ids(&handle).any(|id| workload.container_id == *id)
         }
         _ => false,
     }
@@ -115,10 +121,10 @@ pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
         return false;
     }
 
-    let names_workload = |owner: OwnerMap<'_>| {
+    let names_pod = |owner: OwnerMap<'_>| {
         owner.get("namespace") == Some(workload.namespace) && owner.get("pod") == Some(workload.pod)
     };
-    if names_workload(record.owner()) || record.alternate().is_some_and(names_workload) {
+    if names_pod(record.owner()) || record.alternate().is_some_and(names_pod) {
         return true;
     }
 
@@ -141,11 +147,16 @@ pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
 
 /// True if the record names the workload's pod and container, on any node.
 pub(crate) fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
-    let is_pod =
-        || record.get("pod") == Some(workload.pod) && record.get("namespace") == Some(workload.namespace);
-    let in_handle =
-        |handle: TextRef<'_>| container_ids(&handle.to_string()).any(|tail| workload.container_id == *tail);
-    !workload.container_id.is_empty() && is_pod() && record.clean_handle().is_some_and(in_handle)
+    if workload.container_id.is_empty() {
+        return false;
+    }
+    if record.get("pod") != Some(workload.pod) || record.get("namespace") != Some(workload.namespace) {
+        return false;
+    }
+    let Some(handle) = record.clean_handle() else {
+        return false;
+    };
+    container_ids(&handle.to_string()).any(|id| workload.container_id == *id)
 }
 
 /// True if two names belong to the same node: they are equal, or one is the Kubernetes name of the other.

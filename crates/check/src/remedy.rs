@@ -177,8 +177,8 @@ impl Finding {
     fn rebuild(&self) -> Remedy {
         let blocks: BTreeSet<IpNet> = match (&self.subject, &self.evidence) {
             (Subject::Block(cidr) | Subject::Affinity { cidr, .. }, _) => BTreeSet::from([*cidr]),
-            (_, Evidence::Address(evidence)) => evidence.records.iter().map(|r| r.block).collect(),
-            (_, Evidence::Handle(evidence)) => evidence.blocks.iter().map(|b| b.block).collect(),
+            (_, Evidence::Address(evidence)) => evidence.records.iter().map(|record| record.block).collect(),
+            (_, Evidence::Handle(evidence)) => evidence.blocks.iter().map(|count| count.block).collect(),
             _ => BTreeSet::new(),
         };
         Remedy::Rebuild(blocks)

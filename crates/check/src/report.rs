@@ -1,6 +1,6 @@
 //! The result of a check.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
@@ -151,12 +151,11 @@ impl Report {
 
     /// Keeps only the findings that `earlier` also has, with the same evidence.
     pub fn confirm(&mut self, earlier: &Self) {
-        let seen: std::collections::HashMap<_, _> =
-            earlier.findings.iter().map(|f| (f.key_ref(), f)).collect();
-        self.retain(|f| {
-            seen.get(&f.key_ref())
-                .is_some_and(|before| before.evidence == f.evidence)
-        });
+        let mut earlier_evidence = HashMap::new();
+        for finding in &earlier.findings {
+            earlier_evidence.insert(finding.key_ref(), &finding.evidence);
+        }
+        self.retain(|finding| earlier_evidence.get(&finding.key_ref()) == Some(&&finding.evidence));
     }
 
     /// The addresses that have a finding with the code [`Code::LeakedAddress`].
@@ -169,7 +168,7 @@ impl Report {
     }
 
     pub fn worst(&self) -> Option<Severity> {
-        self.findings.iter().map(|f| f.severity).min()
+        self.findings.iter().map(|finding| finding.severity).min()
     }
 
     /// Removes and returns the findings for which `keep` is false.
@@ -180,7 +179,7 @@ impl Report {
     }
 
     fn count(&mut self) {
-        self.counts.findings = Severity::ALL.into_iter().map(|s| (s, 0)).collect();
+        self.counts.findings = Severity::ALL.into_iter().map(|severity| (severity, 0)).collect();
         for finding in &self.findings {
             *self.counts.findings.entry(finding.severity).or_default() += 1;
         }

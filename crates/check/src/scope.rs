@@ -47,15 +47,15 @@ impl Scope {
     }
 
     pub fn has_owner(&self, owner: Option<&BlockOwner>) -> bool {
-        owner
-            .and_then(BlockOwner::host)
-            .map_or(self.nodes.is_empty(), |host| self.has_node(host))
+        match owner.and_then(BlockOwner::host) {
+            Some(host) => self.has_node(host),
+            None => self.nodes.is_empty(),
+        }
     }
 
     /// True if a finding is about one of the nodes, the namespace and one of the networks, as far as they are given.
     pub fn has(&self, finding: &Finding) -> bool {
-        let is_on_node = || finding.nodes.iter().any(|node| self.nodes.contains(node));
-        if !self.nodes.is_empty() && !is_on_node() {
+        if !self.nodes.is_empty() && !finding.nodes.iter().any(|node| self.nodes.contains(node)) {
             return false;
         }
         if let Some(namespace) = &self.namespace

@@ -23,11 +23,11 @@ use crate::report::Report;
 
 /// Returns the keys of the objects that have to be read again.
 pub fn suspects(report: &Report) -> BTreeSet<Key> {
-    report
-        .findings
-        .iter()
-        .flat_map(|f| f.depends_on.iter().cloned())
-        .collect()
+    let mut keys = BTreeSet::new();
+    for finding in &report.findings {
+        keys.extend(finding.depends_on.iter().cloned());
+    }
+    keys
 }
 
 /// The state of repeated reads of a report's objects. Each read drops the findings whose objects have changed.
@@ -56,7 +56,10 @@ impl<'s> Recheck<'s> {
     /// Returns the keys to read next; `None` if the report is settled.
     pub fn keys(&self, report: &Report) -> Option<BTreeSet<Key>> {
         let keys = suspects(report);
-        (!self.is_settled && !keys.is_empty()).then_some(keys)
+        if self.is_settled || keys.is_empty() {
+            return None;
+        }
+        Some(keys)
     }
 
     /// Drops and returns the findings whose objects have changed in `later`, a snapshot with the objects under
@@ -80,11 +83,15 @@ impl<'s> Recheck<'s> {
 
         let before = objects(&self.before, &keys);
         let after = objects(later, &keys);
-        let is_written_block = |(key, object): (&_, &_)| match (object, after.get(key)) {
-            (ReadObject::Block(_), Some(written)) => written != object,
-            _ => false,
-        };
-        before.iter().any(is_written_block)
+        for (key, object) in &before {
+            if let ReadObject::Block(_) = object
+                && let Some(object_after) = after.get(key)
+                && object_after != object
+            {
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -101,12 +108,16 @@ pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> 
         .iter()
         .filter(|key| before.get(key) != after.get(key))
         .collect();
-    let stands = |finding: &Finding, key: &Key| match (before.get(key), after.get(key)) {
-        _ if !changed.contains(key) => true,
-        (Some(ReadObject::Block(before)), Some(ReadObject::Block(after))) => {
-            is_recorded_alike(finding, before, after)
+    let stands = |finding: &Finding, key: &Key| {
+        if !changed.contains(key) {
+            return true;
         }
-        _ => false,
+        match (before.get(key), after.get(key)) {
+            (Some(ReadObject::Block(before)), Some(ReadObject::Block(after))) => {
+                is_recorded_alike(finding, before, after)
+            }
+            _ => false,
+        }
     };
     report.take_unless(|finding| finding.depends_on.iter().all(|key| stands(finding, key)))
 }
@@ -153,13 +164,13 @@ impl PartialEq for ReadObject<'_> {
 ///
 /// A snapshot can have a million handles, endpoints or pods, of which few are wanted, so no key is made of the others.
 pub fn objects<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, ReadObject<'s>> {
-    let mut found = HashMap::new();
+    let mut objects = HashMap::new();
     if wanted.is_empty() {
-        return found;
+        return objects;
     }
     let mut add = |key: Key, object: ReadObject<'s>| {
         if wanted.contains(&key) {
-            found.insert(key, object);
+            objects.insert(key, object);
         }
     };
     for block in &snapshot.blocks {
@@ -206,16 +217,18 @@ pub fn objects<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Ke
     for pod in pods.pods(&snapshot.pods) {
         add(pod.value.key(), ReadObject::Pod(pod));
     }
-    found
+    objects
 }
 
 /// Returns the IDs of the handles among some keys, for a search among a million stored handles.
 pub fn handle_ids<'k>(keys: impl IntoIterator<Item = &'k Key>) -> FastSet<Text> {
-    let id = |key: &Key| match key {
-        Key::Handle(id) => Some(Text::new(id)),
-        _ => None,
-    };
-    keys.into_iter().filter_map(id).collect()
+    let mut ids = FastSet::default();
+    for key in keys {
+        if let Key::Handle(id) = key {
+            ids.insert(Text::new(id));
+        }
+    }
+    ids
 }
 
 /// The namespaces and names of wanted objects.
@@ -262,7 +275,7 @@ impl<'k> Names<'k> {
             return Vec::new();
         }
         let parts = in_parts(OBJECTS, stored.len(), |range| {
-            let mut found = Vec::new();
+            let mut wanted = Vec::new();
             let mut namespace = String::new();
             let mut name = String::new();
             for object in &stored[range] {
@@ -270,10 +283,10 @@ impl<'k> Names<'k> {
                 name.clear();
                 push_names(&object.value, &mut namespace, &mut name);
                 if self.0.contains(&(namespace.as_str(), name.as_str())) {
-                    found.push(object);
+                    wanted.push(object);
                 }
             }
-            found
+            wanted
         });
         parts.concat()
     }
@@ -285,30 +298,32 @@ fn is_recorded_alike(
     before: &Versioned<StoredBlock>,
     after: &Versioned<StoredBlock>,
 ) -> bool {
-    let (Some(old), Some(new)) = (before.value.content.usable(), after.value.content.usable()) else {
+    let Some(before) = before.value.content.usable() else {
+        return false;
+    };
+    let Some(after) = after.value.content.usable() else {
         return false;
     };
     match &finding.subject {
         Subject::Address(address) => {
-            let record = |block: &Block| {
-                block
-                    .allocation_of(*address)
-                    .map(|a| (a.attribute.to_packed(), a.sequence))
+            let record_in = |block: &Block| {
+                let allocation = block.allocation_of(*address)?;
+                Some((allocation.attribute.to_packed(), allocation.sequence))
             };
-            record(old) == record(new)
+            record_in(before) == record_in(after)
         }
         Subject::Handle(id) => {
             let id = Text::new(id);
-            let held = |block: &Block| {
+            let count_in = |block: &Block| {
                 block
                     .allocations()
-                    .filter(|a| a.attribute.clean_handle() == Some(id.as_ref()))
+                    .filter(|allocation| allocation.attribute.clean_handle() == Some(id.as_ref()))
                     .count()
             };
-            held(old) == held(new)
+            count_in(before) == count_in(after)
         }
         // A block that was deleted and claimed again meanwhile counts as changed.
-        _ => (old.owner(), old.claim_time()) == (new.owner(), new.claim_time()),
+        _ => before.owner() == after.owner() && before.claim_time() == after.claim_time(),
     }
 }
 

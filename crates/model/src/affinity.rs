@@ -9,8 +9,9 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::DecodeError;
 use crate::block::BlockOwner;
+use crate::cidr::is_v4;
 use crate::digest;
-use crate::json::{Fields, Unknown, is, keep, read_object, set};
+use crate::json::{Fields, Unknown, is_field, keep_unknown, read_object, set_unless_null};
 use crate::stored::{Revision, Versioned};
 
 /// The virtual owner of blocks from which Calico assigns service addresses.
@@ -101,16 +102,12 @@ impl AffinityKey {
 
     /// Returns the labels of the affinity object (facts 2.5).
     pub fn labels(&self) -> AffinityLabels {
-        let hash = BASE32_NOPAD.encode(&digest::sha3_256(self.node.as_bytes()));
-        let version = if matches!(self.cidr, IpNet::V4(_)) {
-            "4"
-        } else {
-            "6"
-        };
+        let hostname_hash = BASE32_NOPAD.encode(&digest::sha3_256(self.node.as_bytes()));
+        let ip_version = if is_v4(self.cidr) { "4" } else { "6" };
         [
             (AFFINITY_TYPE, self.kind.to_string()),
-            ("projectcalico.org/hostname-hash", hash),
-            ("projectcalico.org/ip-version", version.to_owned()),
+            ("projectcalico.org/hostname-hash", hostname_hash),
+            ("projectcalico.org/ip-version", ip_version.to_owned()),
         ]
     }
 }
@@ -122,13 +119,13 @@ impl Versioned<Affinity> {
         let Revision::Kubernetes(version) = &self.revision else {
             return Vec::new();
         };
-        let mut wrong = Vec::new();
+        let mut wrong_names = Vec::new();
         for (name, value) in self.value.key.labels() {
             if version.labels.get(name) != Some(&value) {
-                wrong.push(name);
+                wrong_names.push(name);
             }
         }
-        wrong
+        wrong_names
     }
 }
 
@@ -205,34 +202,34 @@ impl Affinity {
 
     /// Reads the value in etcd. An empty value, which the oldest Calico versions wrote, reads as `{}`.
     pub fn parse(key: AffinityKey, json: &[u8]) -> Result<Self, DecodeError> {
-        let fresh = || Self {
+        let without_fields = || Self {
             is_unstated: true,
             ..Self::new(key.clone(), AffinityState::default())
         };
         if json.is_empty() {
-            return Ok(fresh());
+            return Ok(without_fields());
         }
-        read_object(json, fresh).map_err(DecodeError::from)
+        read_object(json, without_fields).map_err(DecodeError::from)
     }
 }
 
 impl<'de> Fields<'de> for Affinity {
     /// Reads a field of an affinity. An empty state is kept as unstated.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        if is(name, "state") {
+        if is_field(name, "state") {
             let mut state = if self.is_unstated {
                 String::new()
             } else {
                 self.state.to_string()
             };
-            set(&mut state, map)?;
+            set_unless_null(&mut state, map)?;
             self.is_unstated = state.is_empty();
             self.state = AffinityState::parse(&state);
             Ok(())
-        } else if is(name, "deleted") {
-            set(&mut self.deleted, map)
+        } else if is_field(name, "deleted") {
+            set_unless_null(&mut self.deleted, map)
         } else {
-            keep(&mut self.unknown, name, map)
+            keep_unknown(&mut self.unknown, name, map)
         }
     }
 }
@@ -243,7 +240,7 @@ impl Serialize for Affinity {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("state", &self.state.to_string())?;
         map.serialize_entry("deleted", &self.deleted)?;
-        for (name, value) in self.unknown.iter().flat_map(|u| u.iter()) {
+        for (name, value) in self.unknown.iter().flat_map(|unknown| unknown.iter()) {
             map.serialize_entry(name, value)?;
         }
         map.end()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-pub(crate) use self::table::AttributeTable;
+pub(crate) use self::table::{AttributeTable, RecordParts};
 use crate::json::Unknown;
 pub use crate::owner_map::{Owner, OwnerMap};
 use crate::packing::take_sized;
@@ -48,11 +48,11 @@ impl Attribute {
     pub fn new<'a>(handle: Option<&str>, owner: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let owner: BTreeMap<_, _> = owner
             .into_iter()
-            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
         Self {
             handle: handle.map(str::to_owned),
-            owner: (!owner.is_empty()).then_some(owner),
+            owner: Some(owner).filter(|owner| !owner.is_empty()),
             ..Self::default()
         }
     }
@@ -69,10 +69,10 @@ impl Attribute {
         Self::new(Some(WINDOWS_RESERVED_HANDLE), [("note", "windows host rsvd")])
     }
 
-    /// Creates the record of an address that was released at `at` and is cooling down.
-    pub fn cooling(at: Timestamp) -> Self {
+    /// Creates the record of an address that was released at `released_at` and is cooling down.
+    pub fn cooling(released_at: Timestamp) -> Self {
         Self {
-            released_at: Some(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+            released_at: Some(released_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
             ..Self::default()
         }
     }
@@ -97,24 +97,31 @@ pub struct AttributeRef<'a> {
 }
 
 impl<'a> AttributeRef<'a> {
-    /// Splits a packed record into its parts. The first byte says which of them it has.
+    /// Splits a packed record into its parts, which have a fixed order. The first byte says which of them it has.
     fn read(bytes: &'a [u8]) -> Self {
         let Some((flags, mut rest)) = bytes.split_first() else {
             return Self::default();
         };
-        let has = |bit| flags & bit != 0;
-        Self {
+        let mut record = Self {
             packed: bytes,
-            handle: has(HAS_HANDLE).then(|| TextRef::from_packed(take_sized(&mut rest))),
-            owner: has(HAS_OWNER).then(|| OwnerMap::take(&mut rest)),
-            alternate: has(HAS_ALTERNATE).then(|| OwnerMap::take(&mut rest)),
-            released_at: has(HAS_RELEASED).then(|| TextRef::from_packed(take_sized(&mut rest))),
-            unknown: if has(HAS_UNKNOWN) {
-                take_sized(&mut rest)
-            } else {
-                &[]
-            },
+            ..Self::default()
+        };
+        if flags & HAS_HANDLE != 0 {
+            record.handle = Some(TextRef::from_packed(take_sized(&mut rest)));
         }
+        if flags & HAS_OWNER != 0 {
+            record.owner = Some(OwnerMap::take(&mut rest));
+        }
+        if flags & HAS_ALTERNATE != 0 {
+            record.alternate = Some(OwnerMap::take(&mut rest));
+        }
+        if flags & HAS_RELEASED != 0 {
+            record.released_at = Some(TextRef::from_packed(take_sized(&mut rest)));
+        }
+        if flags & HAS_UNKNOWN != 0 {
+            record.unknown = take_sized(&mut rest);
+        }
+        record
     }
 
     /// The handle ID as recorded, including any text that follows a carriage return.
@@ -198,10 +205,10 @@ impl<'a> AttributeRef<'a> {
     /// Returns an unpacked copy.
     pub fn to_attribute(self) -> Attribute {
         Attribute {
-            handle: self.handle.map(|h| h.to_string()),
+            handle: self.handle.map(|handle| handle.to_string()),
             owner: self.owner.map(OwnerMap::to_map),
             alternate: self.alternate.map(OwnerMap::to_map),
-            released_at: self.released_at.map(|t| t.to_string()),
+            released_at: self.released_at.map(|time| time.to_string()),
             unknown: self.unknown(),
         }
     }
@@ -318,13 +325,13 @@ mod tests {
             .iter()
             .rev()
             .map(|(key, value)| (key.as_str().into(), value.as_str()));
-        table.push_parts(
-            record.handle.as_deref(),
-            Some(backwards),
-            None,
-            None,
-            &Unknown::new(),
-        );
+        table.push_parts(RecordParts {
+            handle: record.handle.as_deref(),
+            owner: Some(backwards),
+            alternate: None,
+            released_at: None,
+            unknown: &Unknown::new(),
+        });
         table.push(&Attribute {
             handle: None,
             ..record.clone()

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::key::Key;
 
 /// Block fields that do not exist in Calico 2.x, which would drop them with its next write.
-const OF_BLOCK: [&str; 4] = [
+const UNKNOWN_BLOCK_FIELDS: [&str; 4] = [
     "sequenceNumber",
     "sequenceNumberForAllocation",
     "affinity_claim_time",
@@ -13,27 +13,24 @@ const OF_BLOCK: [&str; 4] = [
 ];
 
 /// Fields of owner records that Calico 2.x always writes, as `null` if they are missing.
-const OF_RECORD: [&str; 2] = ["handle_id", "secondary"];
+const RECORD_FIELDS: [&str; 2] = ["handle_id", "secondary"];
 
 /// Converts a Calico 3 value to the Calico 2.x form: removes fields that do not exist in 2.x, and adds those that 2.x
 /// always writes. `None` if both forms are the same or the value is not a JSON object.
 pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
-    let before: Value = serde_json::from_slice(json).ok()?;
-    let mut value = before.clone();
-    let fields = value.as_object_mut()?;
+    let original: Value = serde_json::from_slice(json).ok()?;
+    let mut converted = original.clone();
+    let fields = converted.as_object_mut()?;
     match key {
         Key::Block(_) => {
-            for field in OF_BLOCK.iter() {
-                drop(fields.remove(*field));
+            for field in UNKNOWN_BLOCK_FIELDS {
+                fields.remove(field);
             }
-            let records = fields
-                .get_mut("attributes")
-                .and_then(Value::as_array_mut)
-                .into_iter()
-                .flatten();
-            for record in records.filter_map(Value::as_object_mut) {
-                for field in OF_RECORD {
-                    record.entry(field).or_insert(Value::Null);
+            if let Some(Value::Array(records)) = fields.get_mut("attributes") {
+                for record in records.iter_mut().filter_map(Value::as_object_mut) {
+                    for field in RECORD_FIELDS {
+                        record.entry(field).or_insert(Value::Null);
+                    }
                 }
             }
         }
@@ -44,10 +41,16 @@ pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
             }
             fields.remove("deleted");
         }
-        Key::Handle(_) => drop(fields.remove("deleted")),
+        Key::Handle(_) => {
+            fields.remove("deleted");
+        }
         _ => {}
     }
-    (value != before).then(|| value.to_string().into_bytes())
+
+    if converted == original {
+        return None;
+    }
+    Some(converted.to_string().into_bytes())
 }
 
 #[cfg(test)]

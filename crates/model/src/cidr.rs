@@ -48,13 +48,13 @@ pub fn parse_reserved(text: &str) -> Option<IpNet> {
 /// Converts an IPv4-mapped IPv6 CIDR (`::ffff:192.0.2.0/120`) to IPv4; returns any other CIDR unchanged.
 pub fn to_canonical(net: IpNet) -> IpNet {
     let IpNet::V6(mapped) = net else { return net };
-    match (
-        mapped.addr().to_ipv4_mapped(),
-        mapped.prefix_len().checked_sub(96),
-    ) {
-        (Some(address), Some(prefix)) => Ipv4Net::new(address, prefix).map_or(net, IpNet::V4),
-        _ => net,
-    }
+    let Some(address) = mapped.addr().to_ipv4_mapped() else {
+        return net;
+    };
+    let Some(prefix) = mapped.prefix_len().checked_sub(96) else {
+        return net;
+    };
+    Ipv4Net::new(address, prefix).map_or(net, IpNet::V4)
 }
 
 /// Reads an address, or the address part of a CIDR (`192.0.2.11/24` gives 192.0.2.11).
@@ -70,21 +70,22 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
 fn parse_plain_v4(text: &str) -> Option<(Ipv4Addr, Option<u8>)> {
     let mut bytes = text.bytes();
     let mut octets = [0; 4];
-    let mut place = 0;
-    loop {
-        let (octet, end) = plain_number(&mut bytes)?;
-        *octets.get_mut(place)? = octet;
-        place += 1;
-        let prefix = match (place, end) {
-            (1..=3, Some(b'.')) => continue,
-            (4, None) => None,
-            (4, Some(b'/')) => match plain_number(&mut bytes)? {
-                (prefix @ ..=32, None) => Some(prefix),
-                _ => return None,
-            },
-            _ => return None,
-        };
-        return Some((octets.into(), prefix));
+    let mut end = None;
+    for (index, octet) in octets.iter_mut().enumerate() {
+        if index > 0 && end != Some(b'.') {
+            return None;
+        }
+        (*octet, end) = plain_number(&mut bytes)?;
+    }
+
+    let address = Ipv4Addr::from(octets);
+    match end {
+        None => Some((address, None)),
+        Some(b'/') => match plain_number(&mut bytes)? {
+            (prefix @ ..=32, None) => Some((address, Some(prefix))),
+            _ => None,
+        },
+        Some(_) => None,
     }
 }
 
@@ -140,8 +141,9 @@ pub fn address_at(cidr: IpNet, ordinal: u32) -> IpAddr {
 /// The CIDR with prefix length `prefix` whose position, counted from 0 at the start of `net`, is `place`. The position
 /// can be beyond the end of `net`. `None` if the CIDR would be after the family's last address.
 pub fn subnet_at(net: IpNet, prefix: u8, place: u128) -> Option<IpNet> {
-    let first = place.checked_shl(net.max_prefix_len().checked_sub(prefix)?.into())?;
-    let first = number(net.network()).checked_add(first)?;
+    let host_bits = net.max_prefix_len().checked_sub(prefix)?;
+    let offset = place.checked_shl(host_bits.into())?;
+    let first = number(net.network()).checked_add(offset)?;
     let address = match net {
         IpNet::V4(_) => Ipv4Addr::from(u32::try_from(first).ok()?).into(),
         IpNet::V6(_) => Ipv6Addr::from(first).into(),
@@ -152,8 +154,12 @@ pub fn subnet_at(net: IpNet, prefix: u8, place: u128) -> Option<IpNet> {
 /// The position, counted from 0 at the start of `net`, of the CIDR with prefix length `prefix` that contains `address`.
 /// `None` if `address` is outside `net`.
 pub fn subnet_place(net: IpNet, prefix: u8, address: IpAddr) -> Option<u128> {
-    let offset = number(address) - number(net.contains(&address).then(|| net.network())?);
-    offset.checked_shr(net.max_prefix_len().checked_sub(prefix)?.into())
+    if !net.contains(&address) {
+        return None;
+    }
+    let offset = number(address) - number(net.network());
+    let host_bits = net.max_prefix_len().checked_sub(prefix)?;
+    offset.checked_shr(host_bits.into())
 }
 
 fn number(address: IpAddr) -> u128 {

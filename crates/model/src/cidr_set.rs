@@ -26,12 +26,15 @@ impl CidrSet {
 
     /// The CIDR of the set that contains all of `cidr`.
     pub fn around(&self, cidr: IpNet) -> Option<IpNet> {
-        // The members are disjoint, so only the last one that begins up to there can contain it.
+        // The members are disjoint, so only the last one that begins at or before `cidr` can contain it.
         let end = self
             .0
             .partition_point(|member| member.network() <= cidr.network());
-        let candidate = self.0[..end].last()?;
-        candidate.contains(&cidr).then_some(*candidate)
+        let candidate = *self.0[..end].last()?;
+        if !candidate.contains(&cidr) {
+            return None;
+        }
+        Some(candidate)
     }
 
     /// True if the set contains the address.
@@ -46,6 +49,7 @@ impl CidrSet {
 
     /// The part of `cidr` that is in the set, as CIDRs.
     pub fn within(&self, cidr: IpNet) -> impl Iterator<Item = IpNet> + '_ {
+        // If no member contains all of `cidr`, each member that overlaps it is inside it.
         let covered = self.covers(cidr).then_some(cidr);
         let members: &[IpNet] = if covered.is_some() {
             &[]
@@ -68,8 +72,9 @@ impl CidrSet {
 
 /// The positions of the elements in `region`. `sorted` is ascending by CIDR.
 pub fn inside<T>(sorted: &[T], region: IpNet, cidr: impl Fn(&T) -> IpNet) -> Range<usize> {
-    let from = sorted.partition_point(|element| cidr(element) < region);
-    from..from + sorted[from..].partition_point(|element| region.contains(&cidr(element)))
+    let start = sorted.partition_point(|element| cidr(element) < region);
+    let len = sorted[start..].partition_point(|element| region.contains(&cidr(element)));
+    start..start + len
 }
 
 /// The positions of the elements with larger CIDRs that contain `region`: a range for each possible CIDR, the smallest
@@ -80,8 +85,9 @@ pub fn around<T>(
     cidr: impl Fn(&T) -> IpNet,
 ) -> impl Iterator<Item = Range<usize>> {
     std::iter::successors(region.supernet(), IpNet::supernet).map(move |larger| {
-        let from = sorted.partition_point(|element| cidr(element) < larger);
-        from..from + sorted[from..].partition_point(|element| cidr(element) == larger)
+        let start = sorted.partition_point(|element| cidr(element) < larger);
+        let len = sorted[start..].partition_point(|element| cidr(element) == larger);
+        start..start + len
     })
 }
 
@@ -100,23 +106,27 @@ pub fn runs<T>(mut sorted: &[T], cidr: impl Fn(&T) -> IpNet) -> impl Iterator<It
 
 /// The part of `ascending` whose addresses are in `cidr`.
 pub fn within<T>(ascending: &[T], cidr: IpNet, address: impl Fn(&T) -> IpAddr) -> &[T] {
-    let from = ascending.partition_point(|at| address(at) < cidr.network());
-    let len = ascending[from..].partition_point(|at| address(at) <= cidr.broadcast());
-    &ascending[from..from + len]
+    let start = ascending.partition_point(|element| address(element) < cidr.network());
+    let len = ascending[start..].partition_point(|element| address(element) <= cidr.broadcast());
+    &ascending[start..start + len]
 }
 
 /// For each CIDR, the positions of the other CIDRs that overlap it. The CIDRs must be distinct and ascending.
 pub fn overlaps(sorted: &[IpNet]) -> Vec<Vec<usize>> {
     let mut others = vec![Vec::new(); sorted.len()];
-    // CIDRs either nest or are disjoint: the stack holds those around the current one.
-    let mut around: Vec<usize> = Vec::new();
+    // CIDRs either nest or are disjoint, so the CIDRs that contain the current one are a stack, the largest first.
+    let mut containing: Vec<usize> = Vec::new();
     for (position, cidr) in sorted.iter().enumerate() {
-        while around.pop_if(|outer| !sorted[*outer].contains(cidr)).is_some() {}
-        for outer in &around {
+        while let Some(outer) = containing.last()
+            && !sorted[*outer].contains(cidr)
+        {
+            containing.pop();
+        }
+        for outer in &containing {
             others[*outer].push(position);
             others[position].push(*outer);
         }
-        around.push(position);
+        containing.push(position);
     }
     others
 }

@@ -70,27 +70,20 @@ impl CniConfiguration {
     /// # Errors
     /// If the text is not JSON, a field has the wrong type, or Calico's plugin or its IPAM is not in it.
     pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
-        let network: Network = serde_json::from_slice(json)?;
-        let is_calico = |network: &Network| network.kind == "calico";
-        let mut networks = std::iter::once(network).flat_map(|mut network| {
-            let plugins = std::mem::take(&mut network.plugins);
-            std::iter::once(network).chain(plugins)
-        });
-        let Some(Network {
-            ipam,
-            feature_control,
-            windows_use_single_network,
-            ..
-        }) = networks.find(is_calico)
-        else {
+        let mut network: Network = serde_json::from_slice(json)?;
+        let plugins = std::mem::take(&mut network.plugins);
+        let mut candidates = std::iter::once(network).chain(plugins);
+        let Some(calico) = candidates.find(|plugin| plugin.kind == "calico") else {
             return Err(DecodeError("it has no plugin of type `calico`".to_owned()));
         };
+        let ipam = calico.ipam;
         if ipam.kind != "calico-ipam" {
             return Err(DecodeError(format!(
                 "`ipam.type` is {:?}, not `calico-ipam`",
                 ipam.kind
             )));
         }
+
         Ok(Self {
             families: [
                 ipam.assign_ipv4.as_deref() != Some("false"),
@@ -100,9 +93,9 @@ impl CniConfiguration {
                 ipam.ipv4_pools.unwrap_or_default(),
                 ipam.ipv6_pools.unwrap_or_default(),
             ],
-            allows_no_ipam: feature_control.ip_addrs_no_ipam,
-            allows_floating: feature_control.floating_ips,
-            single_block: Some(windows_use_single_network),
+            allows_no_ipam: calico.feature_control.ip_addrs_no_ipam,
+            allows_floating: calico.feature_control.floating_ips,
+            single_block: Some(calico.windows_use_single_network),
         })
     }
 }

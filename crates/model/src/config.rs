@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
 
 use crate::DecodeError;
 use crate::document::Document;
-use crate::json::{self, Fields, is, or_empty, set};
+use crate::json::{self, Fields, is_field, or_empty, set_unless_null};
 use crate::resource::read;
 use crate::writable::Object;
 
@@ -74,18 +74,18 @@ impl<'de, const ETCD: bool> Fields<'de> for Stored<ETCD> {
             "autoAllocateBlocks"
         };
 
-        if is(name, strict_affinity) {
-            set(&mut config.strict_affinity, map)?;
-        } else if is(name, auto_allocate_blocks) {
-            set(&mut config.auto_allocate_blocks, map)?;
-        } else if is(name, "maxBlocksPerHost") {
-            set(&mut config.max_blocks_per_host, map)?;
-        } else if is(name, "kubeVirtVMAddressPersistence") {
+        if is_field(name, strict_affinity) {
+            set_unless_null(&mut config.strict_affinity, map)?;
+        } else if is_field(name, auto_allocate_blocks) {
+            set_unless_null(&mut config.auto_allocate_blocks, map)?;
+        } else if is_field(name, "maxBlocksPerHost") {
+            set_unless_null(&mut config.max_blocks_per_host, map)?;
+        } else if is_field(name, "kubeVirtVMAddressPersistence") {
             if let Some(text) = map.next_value::<Option<String>>()? {
                 config.kubevirt_persistence = Some(text != persistence(false));
             }
-        } else if is(name, "ipCooldownSeconds") {
-            set(&mut config.cooldown_seconds, map)?;
+        } else if is_field(name, "ipCooldownSeconds") {
+            set_unless_null(&mut config.cooldown_seconds, map)?;
         } else {
             map.next_value::<IgnoredAny>()?;
         }
@@ -133,11 +133,12 @@ impl IpamConfig {
     /// Encodes the value that Calico writes to etcd. Omits fields whose value is false or 0, and settings that are not
     /// set.
     pub fn encode(&self) -> Vec<u8> {
+        let mut settings = self.settings().to_vec();
+        if self.kubevirt_persistence.is_none() {
+            settings.retain(|setting| !matches!(setting, IpamSetting::Kubevirt(_)));
+        }
         let mut document = Document::default();
-        let is_kept = |setting: &IpamSetting| {
-            self.kubevirt_persistence.is_some() || !matches!(setting, IpamSetting::Kubevirt(_))
-        };
-        document.set(&self.settings().into_iter().filter(is_kept).collect::<Vec<_>>());
+        document.set(&settings);
         Object::IpamConfig(document).encode()
     }
 
@@ -175,7 +176,7 @@ impl IpamConfig {
     pub fn block_limit(&self) -> u32 {
         u32::try_from(self.max_blocks_per_host)
             .ok()
-            .filter(|n| *n > 0)
+            .filter(|limit| *limit > 0)
             .unwrap_or(DEFAULT_MAX_BLOCKS_PER_HOST)
     }
 }
@@ -224,11 +225,13 @@ impl IpamSetting {
 
     /// The field in the spec of the resource IPAMConfiguration.
     pub fn resource_field(self) -> &'static str {
-        let (in_etcd, _) = self.field();
-        let mut renamed = RENAMED_FIELDS.iter();
-        renamed
-            .find(|(name, _)| *name == in_etcd)
-            .map_or(in_etcd, |(_, in_spec)| in_spec)
+        let (name, _) = self.field();
+        for (name_in_etcd, name_in_spec) in RENAMED_FIELDS {
+            if name_in_etcd == name {
+                return name_in_spec;
+            }
+        }
+        name
     }
 
     /// True if the configuration has this setting with this value.
@@ -322,13 +325,11 @@ impl ClusterInformation {
             .strip_prefix('v')
             .unwrap_or(&self.calico_version);
         let release = text.split_once('-').map_or(text, |(release, _)| release);
-        let mut numbers = release.split('.').map(|part| part.parse::<u32>().ok());
-        let version = (
-            numbers.next()??,
-            numbers.next()??,
-            numbers.next().unwrap_or(Some(0))?,
-        );
-        Some(version)
+        let mut parts = release.split('.');
+        let major = parts.next()?.parse().ok()?;
+        let minor = parts.next()?.parse().ok()?;
+        let patch = parts.next().unwrap_or("0").parse().ok()?;
+        Some((major, minor, patch))
     }
 
     /// True if the cluster's Calico version is newer than all versions that this program supports.

@@ -29,28 +29,40 @@ impl Snapshot {
         };
         // Most entries are endpoints and handles, so no `Key` is built for them.
         let endpoint = text.strip_prefix(ENDPOINT_PREFIX).and_then(endpoint_key);
-        let is_one_name = |id: &&str| !id.is_empty() && memchr(b'/', id.as_bytes()).is_none();
-        let handle = text.strip_prefix(HANDLE_PREFIX).filter(is_one_name);
-        let added = match (endpoint, handle) {
-            (Some((namespace, name)), _) => Endpoint::parse(namespace, name, value).map(|parsed| {
+        let handle = text.strip_prefix(HANDLE_PREFIX).and_then(handle_key);
+        let added = if let Some((namespace, name)) = endpoint {
+            Endpoint::parse(namespace, name, value).map(|parsed| {
                 let endpoint = self.note_parsed(text, parsed);
                 self.endpoints.push(versioned(endpoint, revision));
-            }),
-            (None, Some(id)) => {
-                Handle::parse(id, value).map(|handle| self.handles.push(versioned(handle, revision)))
-            }
-            (None, None) => match Key::parse(text) {
-                Ok(Some(key)) => match not_canonical(&key, text) {
-                    Some(reason) => return self.note(text, DefectKind::Key(reason)),
-                    None => self.add(text, key, value, revision),
-                },
-                Ok(None) => Ok(()),
-                Err(error) => return self.note(text, DefectKind::Key(error.to_string())),
-            },
+            })
+        } else if let Some(id) = handle {
+            Handle::parse(id, value).map(|handle| self.handles.push(versioned(handle, revision)))
+        } else {
+            self.add_other(text, value, revision)
         };
         if let Err(error) = added {
             self.note(text, DefectKind::Value(error.to_string()));
         }
+    }
+
+    /// Adds an entry that is neither an endpoint nor a handle, or a defect of its key.
+    ///
+    /// # Errors
+    /// If the value cannot be decoded.
+    fn add_other(&mut self, path: &str, value: &[u8], revision: i64) -> Result<(), DecodeError> {
+        let key = match Key::parse(path) {
+            Ok(Some(key)) => key,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                self.note(path, DefectKind::Key(error.to_string()));
+                return Ok(());
+            }
+        };
+        if let Some(reason) = not_canonical(&key, path) {
+            self.note(path, DefectKind::Key(reason));
+            return Ok(());
+        }
+        self.add(path, key, value, revision)
     }
 
     /// Adds the object under a key.
@@ -128,12 +140,16 @@ impl Snapshot {
 /// The reason why Calico does not find a block or affinity under its key; `None` if it does.
 fn not_canonical(key: &Key, path: &str) -> Option<String> {
     let is_named_by_cidr = matches!(key, Key::Block(_) | Key::Affinity(_));
-    let canonical = is_named_by_cidr
-        .then(|| key.to_string())
-        .filter(|canonical| canonical != path)?;
-    let last = canonical.rsplit('/').next().unwrap_or_default();
+    if !is_named_by_cidr {
+        return None;
+    }
+    let canonical_path = key.to_string();
+    if canonical_path == path {
+        return None;
+    }
+    let canonical_name = canonical_path.rsplit('/').next().unwrap_or_default();
     Some(format!(
-        "it appears in lists, but Calico looks for it by the name {last}"
+        "it appears in lists, but Calico looks for it by the name {canonical_name}"
     ))
 }
 
@@ -149,6 +165,18 @@ fn endpoint_key(rest: &str) -> Option<(&str, &str)> {
     let slash = memchr(b'/', rest.as_bytes())?;
     let namespace = rest.get(..slash)?;
     let name = rest.get(slash + 1..)?;
-    let is_whole = !namespace.is_empty() && !name.is_empty() && memchr(b'/', name.as_bytes()).is_none();
-    is_whole.then_some((namespace, name))
+    if namespace.is_empty() || !is_one_name(name) {
+        return None;
+    }
+    Some((namespace, name))
+}
+
+/// The handle's ID, if `rest`, the end of a handle's key, is one.
+fn handle_key(rest: &str) -> Option<&str> {
+    Some(rest).filter(|id| is_one_name(id))
+}
+
+/// True for a part of a key: it is not empty and has no slash.
+fn is_one_name(text: &str) -> bool {
+    !text.is_empty() && memchr(b'/', text.as_bytes()).is_none()
 }

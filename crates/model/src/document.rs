@@ -44,10 +44,13 @@ impl Document {
 
     /// The finalizers that keep a deleted resource from disappearing.
     pub fn finalizers(&self) -> Vec<&str> {
-        let list = self
+        let finalizers = self
             .metadata()
             .and_then(|metadata| metadata.get("finalizers")?.as_array());
-        list.into_iter().flatten().filter_map(Value::as_str).collect()
+        let Some(finalizers) = finalizers else {
+            return Vec::new();
+        };
+        finalizers.iter().filter_map(Value::as_str).collect()
     }
 
     /// Creates a resource with the labels, annotations and `spec` of this one, but another name and the given `spec`
@@ -55,10 +58,11 @@ impl Document {
     pub fn child(&self, name: &str, fields: impl IntoIterator<Item = (&'static str, Value)>) -> Self {
         let mut child = self.clone();
         child.0.remove("status");
+
         let mut metadata = Map::from_iter([("name".to_owned(), name.into())]);
-        for kept in OF_CHILDREN {
-            if let Some(value) = self.metadata().and_then(|metadata| metadata.get(kept)) {
-                metadata.insert(kept.to_owned(), value.clone());
+        for field in KEPT_BY_CHILDREN {
+            if let Some(value) = self.metadata().and_then(|metadata| metadata.get(field)) {
+                metadata.insert(field.to_owned(), value.clone());
             }
         }
         drop_identity(&mut metadata);
@@ -88,17 +92,16 @@ impl Document {
             return;
         };
         annotations.remove(name);
-        let text = annotations
-            .get(METADATA)
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        if let Ok(mut own) = serde_json::from_str::<Map<String, Value>>(text)
-            && let Some(Value::Object(kept)) = own.get_mut("annotations")
+        if let Some(mut calico_metadata) = calico_metadata(annotations)
+            && let Some(Value::Object(copies)) = calico_metadata.get_mut("annotations")
         {
-            kept.remove(name);
-            annotations.insert(METADATA.into(), Value::Object(own).to_string().into());
+            copies.remove(name);
+            annotations.insert(METADATA.into(), Value::Object(calico_metadata).to_string().into());
         }
-        annotations.extend(value.map(|value| (name.to_owned(), value.into())));
+
+        if let Some(value) = value {
+            annotations.insert(name.to_owned(), value.into());
+        }
         if annotations.is_empty() {
             metadata.remove("annotations");
         }
@@ -125,7 +128,7 @@ impl Document {
 
 /// The parts of a parent's metadata that its children keep. Their copies in Calico's metadata annotation are kept as
 /// well.
-const OF_CHILDREN: [&str; 2] = ["labels", "annotations"];
+const KEPT_BY_CHILDREN: [&str; 2] = ["labels", "annotations"];
 
 /// Removes the parent's identity from the annotations, including the last configuration that kubectl applied.
 fn drop_identity(metadata: &mut Map<String, Value>) {
@@ -133,17 +136,19 @@ fn drop_identity(metadata: &mut Map<String, Value>) {
         return;
     };
     annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-    let text = annotations
-        .get(METADATA)
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    if let Ok(mut own) = serde_json::from_str::<Map<String, Value>>(text) {
-        own.retain(|name, _| OF_CHILDREN.contains(&name.as_str()));
-        annotations.insert(METADATA.into(), Value::Object(own).to_string().into());
+    if let Some(mut calico_metadata) = calico_metadata(annotations) {
+        calico_metadata.retain(|field, _| KEPT_BY_CHILDREN.contains(&field.as_str()));
+        annotations.insert(METADATA.into(), Value::Object(calico_metadata).to_string().into());
     }
     if annotations.is_empty() {
         metadata.remove("annotations");
     }
+}
+
+/// Reads the annotation with Calico's own metadata; `None` if it is missing or not a JSON object.
+fn calico_metadata(annotations: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let text = annotations.get(METADATA)?.as_str()?;
+    serde_json::from_str(text).ok()
 }
 
 #[cfg(test)]

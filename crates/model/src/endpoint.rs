@@ -95,11 +95,11 @@ impl Endpoint {
             endpoint,
             ..
         } = parts;
-        let derived = is_endpoint_name(parts.name, [node, orchestrator, pod, endpoint]);
-        let name = if derived { "" } else { parts.name };
+        let follows = is_endpoint_name(parts.name, [node, orchestrator, pod, endpoint]);
+        let stored_name = if follows { "" } else { parts.name };
         let fields = [
             parts.namespace,
-            name,
+            stored_name,
             node,
             orchestrator,
             pod,
@@ -121,27 +121,27 @@ impl Endpoint {
     /// `ipNetworks` that are not addresses. Also returns the creation time.
     pub fn parse(namespace: &str, name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let RawEndpoint { metadata, spec } = read(json)?;
+        // Nearly all endpoints have one address, so there is a list only if there are more.
         let mut first = None;
-        let mut addresses = Vec::new();
+        let mut many = Vec::new();
         let mut defects = Vec::new();
         for network in spec.networks.first.iter().chain(&spec.networks.others) {
-            match cidr::parse_address(&network.0) {
-                Some(address) if first.is_none() => first = Some(address),
-                Some(address) => addresses.push(address),
-                None => defects.push(FieldDefect::new(
-                    "spec.ipNetworks",
-                    format!("{:?} is not an address", network.0),
-                )),
+            let Some(address) = cidr::parse_address(&network.0) else {
+                let reason = format!("{:?} is not an address", network.0);
+                defects.push(FieldDefect::new("spec.ipNetworks", reason));
+                continue;
+            };
+            let Some(first) = first else {
+                first = Some(address);
+                continue;
+            };
+            if many.is_empty() {
+                many.push(first);
             }
+            many.push(address);
         }
-        if let (Some(first), false) = (first, addresses.is_empty()) {
-            addresses.insert(0, first);
-        }
-        let addresses = if addresses.is_empty() {
-            first.as_slice()
-        } else {
-            &addresses
-        };
+        let addresses = if many.is_empty() { first.as_slice() } else { &many };
+
         let parts = EndpointParts {
             namespace,
             name,
@@ -152,7 +152,7 @@ impl Endpoint {
             container_id: text(&spec.container_id),
             workload: text(&spec.workload),
         };
-        let created = metadata.created.and_then(|t| parse_time(&t.0));
+        let created = metadata.created.and_then(|time| parse_time(&time.0));
         Ok(Parsed {
             value: Self::new(&parts, addresses),
             defects,
@@ -186,11 +186,16 @@ impl Endpoint {
     /// building the name. `None` if the name does not follow from the fields, or is not split into the same fields.
     pub fn workload_in_name(&self) -> Option<TextRef<'_>> {
         let fields = self.fields();
-        let parts = [Field::Node, Field::Orchestrator, Field::Pod, Field::Endpoint];
-        // A dash that starts a part is taken for the end of the part before it.
-        let is_found = |part: Field| !matches!(fields[part as usize].packed(), [] | [b'-', ..]);
-        let is_split_into_fields = fields[Field::Name as usize].is_empty() && parts.into_iter().all(is_found);
-        is_split_into_fields.then_some(fields[Field::Pod as usize])
+        if !fields[Field::Name as usize].is_empty() {
+            return None;
+        }
+        for part in [Field::Node, Field::Orchestrator, Field::Pod, Field::Endpoint] {
+            // A dash that starts a part is taken for the end of the part before it.
+            if matches!(fields[part as usize].packed(), [] | [b'-', ..]) {
+                return None;
+            }
+        }
+        Some(fields[Field::Pod as usize])
     }
 
     /// The node; empty if the object does not name one.

@@ -8,7 +8,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::DecodeError;
 use crate::cidr;
-use crate::json::{Fields, Object, RawJson, Unknown, is, keep, read_object, set};
+use crate::json::{Fields, Object, RawJson, Unknown, is_field, keep_unknown, read_object, set_unless_null};
 use crate::stored::DatastoreKind;
 use crate::text::{Text, TextRef};
 
@@ -75,11 +75,12 @@ impl Handle {
     /// CIDR.
     pub fn parse(id: &str, json: &[u8]) -> Result<Self, DecodeError> {
         let mut raw = read_object(json, RawHandle::default)?;
-        if let Some(stray) = raw.id.take() {
-            let stray = RawJson::try_from(&stray.into())?;
+        // In etcd, the field with the ID is an unknown one.
+        if let Some(stray_id) = raw.id.take() {
+            let value = RawJson::try_from(&stray_id.into())?;
             raw.unknown
                 .get_or_insert_default()
-                .insert(ID_FIELD.to_owned(), stray);
+                .insert(ID_FIELD.to_owned(), value);
         }
         Ok(Self::from_raw(id, raw))
     }
@@ -104,8 +105,10 @@ impl Handle {
             ..
         } = raw;
         let content = match first {
-            Some((block, count)) if others.is_empty() => Content::of_one(block, count, deleted, unknown),
-            first => Content::of(&first.into_iter().chain(others).collect(), deleted, unknown),
+            Some((block, count)) if others.is_empty() => {
+                Content::of_one_block(block, count, deleted, unknown)
+            }
+            first => Content::new(&first.into_iter().chain(others).collect(), deleted, unknown),
         };
         Self {
             id: Text::new(id),
@@ -142,12 +145,14 @@ impl Handle {
 
     /// Sets the number of addresses in `block`. As in Calico, 0 removes the entry.
     pub fn set_count(&mut self, block: IpNet, count: i64) {
-        let mut blocks: BTreeMap<IpNet, i64> = self.blocks().collect();
-        match count {
-            0 => blocks.remove(&block),
-            _ => blocks.insert(block, count),
-        };
-        self.content = Content::of(&blocks, self.is_deleted(), self.unknown().cloned().map(Box::new));
+        let mut counts: BTreeMap<IpNet, i64> = self.blocks().collect();
+        if count == 0 {
+            counts.remove(&block);
+        } else {
+            counts.insert(block, count);
+        }
+        let unknown = self.unknown().cloned().map(Box::new);
+        self.content = Content::new(&counts, self.is_deleted(), unknown);
     }
 
     /// Unknown fields, kept for the next write.
@@ -161,22 +166,21 @@ impl Handle {
 
 impl Content {
     /// The content of a handle, in the smaller form if it counts one block.
-    fn of(blocks: &BTreeMap<IpNet, i64>, deleted: bool, unknown: Option<Box<Unknown>>) -> Self {
-        match blocks.first_key_value() {
-            Some((block, count)) if blocks.len() == 1 => Self::of_one(*block, *count, deleted, unknown),
-            _ => {
-                let blocks = blocks.iter().map(|(block, count)| (*block, *count)).collect();
-                Self::Other(Box::new(Other {
-                    blocks,
-                    deleted,
-                    unknown,
-                }))
-            }
+    fn new(counts: &BTreeMap<IpNet, i64>, deleted: bool, unknown: Option<Box<Unknown>>) -> Self {
+        if counts.len() == 1
+            && let Some((block, count)) = counts.first_key_value()
+        {
+            return Self::of_one_block(*block, *count, deleted, unknown);
         }
+        Self::Other(Box::new(Other {
+            blocks: counts.iter().map(|(block, count)| (*block, *count)).collect(),
+            deleted,
+            unknown,
+        }))
     }
 
     /// The content of a handle that counts one block, in the smallest form that holds it.
-    fn of_one(block: IpNet, count: i64, deleted: bool, unknown: Option<Box<Unknown>>) -> Self {
+    fn of_one_block(block: IpNet, count: i64, deleted: bool, unknown: Option<Box<Unknown>>) -> Self {
         match (block, i32::try_from(count)) {
             (IpNet::V4(net), Ok(count)) if !deleted && unknown.is_none() => Self::OneBlock(net, count),
             _ => Self::Other(Box::new(Other {
@@ -219,14 +223,14 @@ struct RawHandle {
 impl<'de> Fields<'de> for RawHandle {
     /// Reads a field of a handle.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        if is(name, "block") {
+        if is_field(name, "block") {
             map.next_value_seed(Object(&mut self.blocks))?;
-        } else if is(name, "deleted") {
-            set(&mut self.deleted, map)?;
-        } else if is(name, ID_FIELD) {
+        } else if is_field(name, "deleted") {
+            set_unless_null(&mut self.deleted, map)?;
+        } else if is_field(name, ID_FIELD) {
             self.id = map.next_value()?;
         } else {
-            keep(&mut self.unknown, name, map)?;
+            keep_unknown(&mut self.unknown, name, map)?;
         }
         Ok(())
     }

@@ -20,21 +20,21 @@ pub(crate) trait Fields<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error>;
 }
 
-/// Reads an entire JSON document into the fields that `fresh` creates.
+/// Reads an entire JSON document into the fields that `create_fields` creates.
 pub(crate) fn read_object<'de, F: Fields<'de>>(
     bytes: &'de [u8],
-    fresh: impl Fn() -> F,
+    create_fields: impl Fn() -> F,
 ) -> serde_json::Result<F> {
-    let mut fields = fresh();
-    if plain::document(bytes, |reader| Object(&mut fields).deserialize(reader)).is_ok() {
+    let mut fields = create_fields();
+    if plain::read_document(bytes, |reader| Object(&mut fields).deserialize(reader)).is_ok() {
         return Ok(fields);
     }
-    read_generally(bytes, fresh)
+    // The reader of plain JSON may have filled some fields before it failed, so the general one starts over.
+    read_generally(bytes, create_fields())
 }
 
 /// Reads a document with serde_json, as [`crate::json::plain`] cannot read all of them.
-fn read_generally<'de, F: Fields<'de>>(bytes: &'de [u8], fresh: impl Fn() -> F) -> serde_json::Result<F> {
-    let mut fields = fresh();
+fn read_generally<'de, F: Fields<'de>>(bytes: &'de [u8], mut fields: F) -> serde_json::Result<F> {
     // Checking the entire text for UTF-8 once is much faster than checking each string.
     match std::str::from_utf8(bytes) {
         Ok(text) => read_document(serde_json::Deserializer::from_str(text), &mut fields)?,
@@ -53,7 +53,7 @@ fn read_document<'de, R: serde_json::de::Read<'de>>(
 
 /// Like [`serde_json::from_slice`], but faster if the text is plain.
 pub fn from_slice<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> serde_json::Result<T> {
-    match plain::document(bytes, |reader| T::deserialize(reader)) {
+    match plain::read_document(bytes, |reader| T::deserialize(reader)) {
         Ok(value) => Ok(value),
         Err(plain::Unusual) => serde_json::from_slice(bytes),
     }
@@ -129,7 +129,7 @@ impl<'de, F: Items<'de>> Visitor<'de> for Array<'_, F> {
 pub(crate) struct Str<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 /// Sets `target` to the next value of `map`, unless it is `null`.
-pub(crate) fn set<'de, T, A>(target: &mut T, map: &mut A) -> Result<(), A::Error>
+pub(crate) fn set_unless_null<'de, T, A>(target: &mut T, map: &mut A) -> Result<(), A::Error>
 where
     T: serde::Deserialize<'de>,
     A: MapAccess<'de>,
@@ -186,7 +186,7 @@ impl TryFrom<&serde_json::Value> for RawJson {
 }
 
 /// Keeps a field that calipam does not know.
-pub(crate) fn keep<'de, A: MapAccess<'de>>(
+pub(crate) fn keep_unknown<'de, A: MapAccess<'de>>(
     unknown: &mut Option<Box<Unknown>>,
     name: &str,
     map: &mut A,
@@ -198,6 +198,6 @@ pub(crate) fn keep<'de, A: MapAccess<'de>>(
 
 /// True if Go's decoder reads `name` as the field `known`. Inlined, so that the compiler knows the length of `known`.
 #[inline(always)]
-pub(crate) fn is(name: &str, known: &str) -> bool {
+pub(crate) fn is_field(name: &str, known: &str) -> bool {
     name.len() == known.len() && (name == known || name.eq_ignore_ascii_case(known))
 }

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use crate::DecodeError;
 use crate::affinity::{AffinityKey, AffinityType};
 use crate::cidr::{dashed, is_v4, parse_dashed};
+use crate::names::namespaced;
 use crate::snapshot::Source;
 
 /// The prefix of all of Calico's IPAM data.
@@ -91,7 +92,7 @@ const RESOURCES: [(&str, Source, Option<MakeKey>); 7] = [
 pub fn source_of_resources(plural: &[u8]) -> Option<Source> {
     RESOURCES
         .iter()
-        .find(|(known, ..)| known.as_bytes() == plural)
+        .find(|(resource, ..)| resource.as_bytes() == plural)
         .map(|(_, source, _)| *source)
 }
 
@@ -111,10 +112,10 @@ impl Key {
         let Some((plural, name)) = rest.split_once('/') else {
             return Ok(None);
         };
-        let Some((.., make)) = RESOURCES.iter().find(|(known, ..)| *known == plural) else {
+        let Some((.., make_key)) = RESOURCES.iter().find(|(resource, ..)| *resource == plural) else {
             return Ok(None);
         };
-        let Some(make) = make else {
+        let Some(make_key) = make_key else {
             return parse_endpoint(name).map(Some);
         };
         if name.is_empty() || name.contains('/') {
@@ -122,7 +123,7 @@ impl Key {
                 "`{plural}` is followed by {name:?}, which is not a single name"
             )));
         }
-        Ok(Some(make(name.to_owned())))
+        Ok(Some(make_key(name.to_owned())))
     }
 }
 
@@ -161,15 +162,13 @@ fn parse_family(family: &str, cidr: &str) -> Result<IpNet, DecodeError> {
 
 /// Parses the part of an endpoint's key after the prefix.
 fn parse_endpoint(rest: &str) -> Result<Key, DecodeError> {
-    match rest.split_once('/') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-            Ok(Key::Endpoint {
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-            })
-        }
-        _ => Err("a workload endpoint is named by namespace and name".into()),
-    }
+    let Some((namespace, name)) = namespaced(rest) else {
+        return Err("a workload endpoint is named by namespace and name".into());
+    };
+    Ok(Key::Endpoint {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    })
 }
 
 /// An object as people name it, whatever datastore it is in.

@@ -1,6 +1,8 @@
 //! Names with several parts: `NAMESPACE/NAME`, and workload endpoints with node, orchestrator, pod and interface in one
 //! string (facts 1.10).
 
+use std::mem::take;
+
 /// Splits `NAMESPACE/NAME`; `None` for a text of another form.
 pub fn namespaced(text: &str) -> Option<(&str, &str)> {
     let (namespace, name) = text.split_once('/')?;
@@ -25,7 +27,7 @@ pub struct EndpointName {
 impl EndpointName {
     /// Splits a name into its parts; `None` unless there are exactly four, none of them empty.
     pub fn parse(name: &str) -> Option<Self> {
-        let parts = split(name);
+        let parts = split_at_dashes(name);
         if parts.iter().any(|part| part.is_empty()) {
             return None;
         }
@@ -40,16 +42,19 @@ impl EndpointName {
 }
 
 /// Splits at single dashes, and replaces double dashes with single ones.
-fn split(name: &str) -> Vec<String> {
-    let mut parts = vec![String::new()];
+fn split_at_dashes(name: &str) -> Vec<String> {
+    let mut parts = Vec::new();
+    let mut part = String::new();
     let mut rest = name.chars().peekable();
-    while let Some(c) = rest.next() {
-        match parts.last_mut() {
-            Some(part) if c != '-' => part.push(c),
-            Some(part) if rest.next_if_eq(&'-').is_some() => part.push('-'),
-            _ => parts.push(String::new()),
+    while let Some(character) = rest.next() {
+        let is_single_dash = character == '-' && rest.next_if_eq(&'-').is_none();
+        if is_single_dash {
+            parts.push(take(&mut part));
+        } else {
+            part.push(character);
         }
     }
+    parts.push(part);
     parts
 }
 
@@ -63,8 +68,8 @@ pub fn endpoint_name(node: &str, orchestrator: &str, workload: &str, endpoint: &
 
 /// Appends the name that [`endpoint_name`] builds.
 pub(crate) fn push_endpoint_name(name: &mut String, parts: [&str; 4]) {
-    for (i, part) in parts.into_iter().enumerate() {
-        if i > 0 {
+    for (index, part) in parts.into_iter().enumerate() {
+        if index > 0 {
             name.push('-');
         }
         for piece in part.split_inclusive('-') {
@@ -79,12 +84,16 @@ pub(crate) fn push_endpoint_name(name: &mut String, parts: [&str; 4]) {
 /// True if `name` is the [`endpoint_name`] of these parts. Does not build the name.
 pub(crate) fn is_endpoint_name(name: &str, parts: [&str; 4]) -> bool {
     let mut rest = name.as_bytes().iter();
-    for (i, part) in parts.into_iter().enumerate() {
-        if i > 0 && rest.next() != Some(&b'-') {
+    for (index, part) in parts.into_iter().enumerate() {
+        if index > 0 && rest.next() != Some(&b'-') {
             return false;
         }
         for byte in part.as_bytes() {
-            if rest.next() != Some(byte) || (*byte == b'-' && rest.next() != Some(byte)) {
+            if rest.next() != Some(byte) {
+                return false;
+            }
+            // A dash in a part is doubled.
+            if *byte == b'-' && rest.next() != Some(byte) {
                 return false;
             }
         }

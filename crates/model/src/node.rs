@@ -145,8 +145,8 @@ impl Node {
         let plugin = metadata.annotation(INSTALLED);
         let bgp = spec.bgp.unwrap_or_default();
         let wireguard = spec.wireguard.unwrap_or_default();
-        let own = [bgp.v4, bgp.v6];
-        let fields = [bgp.ipip, spec.vxlan, spec.vxlan_v6, wireguard.v4, wireguard.v6];
+        let bgp_addresses = [bgp.v4, bgp.v6];
+        let tunnel_fields = [bgp.ipip, spec.vxlan, spec.vxlan_v6, wireguard.v4, wireguard.v6];
         let mut node = Self {
             name: name.to_owned(),
             created,
@@ -157,8 +157,8 @@ impl Node {
             ..Self::default()
         };
         let mut defects = Vec::new();
-        for (kind, text) in TunnelKind::ALL.into_iter().zip(fields) {
-            let Some(text) = text.filter(|t| !t.is_empty()) else {
+        for (kind, text) in TunnelKind::ALL.into_iter().zip(tunnel_fields) {
+            let Some(text) = text.filter(|text| !text.is_empty()) else {
                 continue;
             };
             match cidr::parse_address(&text) {
@@ -169,7 +169,7 @@ impl Node {
                 )),
             }
         }
-        for text in own.into_iter().flatten() {
+        for text in bgp_addresses.into_iter().flatten() {
             node.add_address("CalicoNodeIP", &text);
         }
         for NodeAddress { address, kind } in spec.addresses.unwrap_or_default() {
@@ -178,13 +178,12 @@ impl Node {
                 address.as_deref().unwrap_or_default(),
             );
         }
-        let kubernetes = |r: &OrchRef| r.orchestrator.as_deref() == Some("k8s");
-        node.kubernetes_name = spec
-            .orch_refs
-            .unwrap_or_default()
-            .into_iter()
-            .find(kubernetes)
-            .and_then(|r| r.node_name);
+        for reference in spec.orch_refs.unwrap_or_default() {
+            if reference.orchestrator.as_deref() == Some("k8s") {
+                node.kubernetes_name = reference.node_name;
+                break;
+            }
+        }
         Ok(Parsed {
             value: node,
             defects,

@@ -49,7 +49,7 @@ pub(crate) fn code_of(key: &str) -> u8 {
     KNOWN_KEYS
         .iter()
         .position(|known| *known == key)
-        .map_or(0, |place| place as u8 + 1)
+        .map_or(0, |index| index as u8 + 1)
 }
 
 /// Appends one entry to an owner map: the code of the key, the key if it has no code, and the value.
@@ -72,13 +72,17 @@ impl<'a> OwnerMap<'a> {
     /// Reads a map from the front of `bytes`.
     pub(crate) fn take(bytes: &mut &'a [u8]) -> Self {
         let len = take_number(bytes);
-        let all: &'a [u8] = bytes;
-        let mut walk = OwnerEntries { left: len, rest: all };
-        while walk.next().is_some() {}
-        *bytes = walk.rest;
+        let packed: &'a [u8] = bytes;
+        let mut entries = OwnerEntries {
+            remaining: len,
+            rest: packed,
+        };
+        while entries.advance().is_some() {}
+
+        *bytes = entries.rest;
         Self {
             len,
-            entries: &all[..all.len() - walk.rest.len()],
+            entries: &packed[..packed.len() - entries.rest.len()],
         }
     }
 
@@ -88,7 +92,7 @@ impl<'a> OwnerMap<'a> {
 
     pub fn iter(&self) -> impl Iterator<Item = (TextRef<'a>, TextRef<'a>)> + use<'a> {
         OwnerEntries {
-            left: self.len,
+            remaining: self.len,
             rest: self.entries,
         }
     }
@@ -109,7 +113,7 @@ impl<'a> OwnerMap<'a> {
     /// bytes can be compared.
     pub fn get(&self, key: &str) -> Option<TextRef<'a>> {
         self.iter()
-            .find(|(k, _)| k.packed() == key.as_bytes())
+            .find(|(name, _)| name.packed() == key.as_bytes())
             .map(|(_, value)| value)
     }
 
@@ -118,7 +122,7 @@ impl<'a> OwnerMap<'a> {
     pub fn owner(&self) -> Owner<'a> {
         let mut owner = Owner::default();
         let mut entries = OwnerEntries {
-            left: self.len,
+            remaining: self.len,
             rest: self.entries,
         };
         while let Some((code, _, value)) = entries.advance() {
@@ -145,7 +149,7 @@ pub struct Owner<'a> {
 }
 
 struct OwnerEntries<'a> {
-    left: usize,
+    remaining: usize,
     rest: &'a [u8],
 }
 
@@ -154,12 +158,11 @@ impl<'a> Iterator for OwnerEntries<'a> {
 
     /// The next attribute. A key that is stored as a number has its text in a table.
     fn next(&mut self) -> Option<Self::Item> {
-        let (code, key, value) = self.advance()?;
-        let place = code.checked_sub(1).map(usize::from);
-        let key = match place.and_then(|place| KNOWN_KEYS.get(place)) {
-            Some(known) => TextRef::from_packed(known.as_bytes()),
-            None => key,
-        };
+        let (code, mut key, value) = self.advance()?;
+        let index = code.checked_sub(1).map(usize::from);
+        if let Some(known_key) = index.and_then(|index| KNOWN_KEYS.get(index)) {
+            key = TextRef::from_packed(known_key.as_bytes());
+        }
         Some((key, value))
     }
 }
@@ -167,7 +170,7 @@ impl<'a> Iterator for OwnerEntries<'a> {
 impl<'a> OwnerEntries<'a> {
     /// The next attribute: its code, its key if it has no code, and its value.
     fn advance(&mut self) -> Option<(u8, TextRef<'a>, TextRef<'a>)> {
-        self.left = self.left.checked_sub(1)?;
+        self.remaining = self.remaining.checked_sub(1)?;
         let (code, rest) = self.rest.split_first()?;
         self.rest = rest;
         let key = if *code == 0 {

@@ -3,19 +3,19 @@
 use std::cell::RefCell;
 
 /// The size to which a thread's working memory shrinks before it is used again, in bytes.
-const SCRATCH: usize = 1 << 12;
+const BUFFER_SIZE: usize = 1 << 12;
 
 /// Returns the bytes that `write` appended, in a box of their exact size. The thread's working memory is reused: a new
 /// buffer for each of a million objects would take twice as long.
 pub(crate) fn boxed(write: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
     thread_local! {
-        static SPACE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
-    SPACE.with_borrow_mut(|space| {
-        space.clear();
-        space.shrink_to(SCRATCH);
-        write(space);
-        space.as_slice().into()
+    BUFFER.with_borrow_mut(|buffer| {
+        buffer.clear();
+        buffer.shrink_to(BUFFER_SIZE);
+        write(buffer);
+        buffer.as_slice().into()
     })
 }
 

@@ -25,12 +25,12 @@ pub fn map<T: Send>(threads: NonZeroUsize, count: usize, work: impl Fn(usize) ->
         return (0..count).map(work).collect();
     }
     let mut results = Vec::with_capacity(count);
-    let push = |result| {
+    let receive = |result| {
         results.push(result);
         ControlFlow::<()>::Continue(())
     };
-    // The returned value would say that `push` has ended the work early, which it never does.
-    let _ = in_order_on(threads, 0..count, work, push);
+    // The returned value would say that `receive` has ended the work early, which it never does.
+    let _ = in_order_on(threads, 0..count, work, receive);
     results
 }
 
@@ -47,21 +47,21 @@ pub fn in_parts<T: Send>(least: usize, length: usize, work: impl Fn(Range<usize>
     map(cores(), parts, |part| work(start(part)..start(part + 1)))
 }
 
-/// Decodes pieces from an iterator, such as parts of a file, while later ones are still being read. `take` receives the
+/// Decodes pieces from an iterator, such as parts of a file, while later ones are still being read. `receive` gets the
 /// results in order. Once it returns [`ControlFlow::Break`], reading ends as well.
 pub fn in_order<P: Send, D: Send, B: Send>(
     pieces: impl Iterator<Item = P>,
     decode: impl Fn(P) -> D + Sync,
-    take: impl FnMut(D) -> ControlFlow<B> + Send,
+    receive: impl FnMut(D) -> ControlFlow<B> + Send,
 ) -> ControlFlow<B> {
-    in_order_on(cores().get(), pieces, decode, take)
+    in_order_on(cores().get(), pieces, decode, receive)
 }
 
 /// The receiver of the results, and results that wait for earlier ones.
 struct State<D, B, T> {
     next: usize,
     waiting: BTreeMap<usize, D>,
-    take: T,
+    receive: T,
     /// After a break, no more results are passed on.
     flow: ControlFlow<B>,
 }
@@ -71,13 +71,13 @@ fn in_order_on<P: Send, D: Send, B: Send>(
     threads: usize,
     pieces: impl Iterator<Item = P>,
     decode: impl Fn(P) -> D + Sync,
-    take: impl FnMut(D) -> ControlFlow<B> + Send,
+    receive: impl FnMut(D) -> ControlFlow<B> + Send,
 ) -> ControlFlow<B> {
     let (sender, receiver) = sync_channel::<(usize, P)>(AHEAD * threads);
     let state = Mutex::new(State {
         next: 0,
         waiting: BTreeMap::new(),
-        take,
+        receive,
         flow: ControlFlow::Continue(()),
     });
     thread::scope(|scope| {
@@ -88,8 +88,8 @@ fn in_order_on<P: Send, D: Send, B: Send>(
             let decode = &decode;
             scope.spawn(move || {
                 loop {
-                    let piece = lock(&receiver).recv();
-                    let Ok((number, piece)) = piece else { return };
+                    let received = lock(&receiver).recv();
+                    let Ok((number, piece)) = received else { return };
                     if lock(state).flow.is_continue() {
                         let decoded = decode(piece);
                         lock(state).add(number, decoded);
@@ -118,7 +118,7 @@ impl<D, B, T: FnMut(D) -> ControlFlow<B>> State<D, B, T> {
         while let Some(decoded) = self.waiting.remove(&self.next) {
             self.next += 1;
             if self.flow.is_continue() {
-                self.flow = (self.take)(decoded);
+                self.flow = (self.receive)(decoded);
             }
         }
     }

@@ -11,7 +11,7 @@ pub const INSTALLED: &str = "calipam.io/cni-plugin";
 
 /// The nanoseconds below a millisecond in the times that calipam's plugin records. Calico's plugin records all
 /// nanoseconds, and has this arbitrary number once in a million times. Calico prints the time but never decodes it.
-const OF_CALIPAM: i128 = 225_472;
+const CALIPAM_NANOSECONDS: i128 = 225_472;
 const MILLISECOND: i128 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -38,16 +38,21 @@ impl Plugin {
     /// The plugin that made a record, and the recorded time; `None` for records without a time or a node, such as
     /// tunnel records.
     pub fn of(record: AttributeRef<'_>) -> Option<(Timestamp, Self)> {
-        let at = record.allocated_at().filter(|_| record.get("node").is_some())?;
-        let is_calipams = at.as_nanosecond().rem_euclid(MILLISECOND) == OF_CALIPAM;
-        Some((at, if is_calipams { Self::Calipam } else { Self::Calico }))
+        record.get("node")?;
+        let time = record.allocated_at()?;
+        let plugin = if time.as_nanosecond().rem_euclid(MILLISECOND) == CALIPAM_NANOSECONDS {
+            Self::Calipam
+        } else {
+            Self::Calico
+        };
+        Some((time, plugin))
     }
 }
 
 /// The attribute `timestamp` for an assignment by calipam's plugin.
 pub fn timestamp(now: Timestamp) -> String {
     let nanos = now.as_nanosecond();
-    let marked = nanos - nanos.rem_euclid(MILLISECOND) + OF_CALIPAM;
+    let marked = nanos - nanos.rem_euclid(MILLISECOND) + CALIPAM_NANOSECONDS;
     format_go_utc(i64::try_from(marked).unwrap_or_default())
 }
 

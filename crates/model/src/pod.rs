@@ -150,7 +150,9 @@ impl Pod {
             .any(|(_, sources)| sources & evidence::STATUS != 0);
         let may_be_leaving = finished && !has_ended && parts.ended_at.is_none() && is_in_status;
 
-        let created = parts.created.and_then(|at| u32::try_from(at.as_second()).ok());
+        let created = parts
+            .created
+            .and_then(|time| u32::try_from(time.as_second()).ok());
         let has_request = parts.request != PodRequest::default();
         let pod = Self {
             text: boxed_texts(&fields),
@@ -202,10 +204,11 @@ impl Pod {
 
     /// True if the pod is older than `age`.
     pub fn is_older_than(&self, age: SignedDuration, now: Timestamp) -> bool {
-        let created = Timestamp::from_second(self.created.into())
-            .ok()
-            .filter(|_| self.created > 0);
-        created.is_some_and(|created| now.duration_since(created) > age)
+        if self.created == 0 {
+            return false;
+        }
+        let created = Timestamp::from_second(self.created.into());
+        created.is_ok_and(|created| now.duration_since(created) > age)
     }
 
     /// True for a pod that should have an address on its node, but does not have one yet. The status decides if it names
@@ -287,22 +290,19 @@ impl Pod {
     /// True if both pods have the same names, node, sandbox and addresses, and the same state: running, finished or
     /// neither. Ignores other fields, such as readiness and deletion.
     pub fn uses_the_same(&self, other: &Self) -> bool {
-        let uses = |pod: &Self| {
-            (
-                pod.finished,
-                pod.host_network,
-                pod.running,
-                pod.has_cni_annotation,
-            )
-        };
-        self.text == other.text && self.addresses == other.addresses && uses(self) == uses(other)
+        self.text == other.text
+            && self.addresses == other.addresses
+            && self.finished == other.finished
+            && self.host_network == other.host_network
+            && self.running == other.running
+            && self.has_cni_annotation == other.has_cni_annotation
     }
 
-    /// Addresses that one kind of source names.
-    pub fn named_by(&self, kind: u8) -> impl Iterator<Item = IpAddr> + '_ {
+    /// Addresses that one of these sources names.
+    pub fn named_by(&self, wanted: evidence::Bits) -> impl Iterator<Item = IpAddr> + '_ {
         self.addresses
             .iter()
-            .filter(move |(_, by)| by & kind != 0)
+            .filter(move |(_, sources)| sources & wanted != 0)
             .map(|(address, _)| *address)
     }
 

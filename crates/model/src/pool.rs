@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::DecodeError;
 use crate::cidr;
-use crate::resource::{Condition, Metadata, Parsed, read};
+use crate::resource::{Metadata, Parsed, read};
 use crate::selector::{Selector, SelectorError};
 use crate::stored::FieldDefect;
 
@@ -105,11 +105,12 @@ impl Pool {
                 ))
             })?,
         };
-        let is_refusal =
-            |c: &&Condition| c.kind.as_deref() == Some("Allocatable") && c.status.as_deref() == Some("False");
         let conditions = status.conditions.unwrap_or_default();
-        let refusal = conditions.iter().find(is_refusal);
-        let (temporary_for, mut defects) = temporary_for(&metadata);
+        let refusal = conditions.iter().find(|condition| {
+            condition.kind.as_deref() == Some("Allocatable") && condition.status.as_deref() == Some("False")
+        });
+        let mut defects = Vec::new();
+        let temporary_for = read_successor(&metadata, &mut defects);
         let value = Self {
             name: name.to_owned(),
             cidr,
@@ -122,10 +123,10 @@ impl Pool {
             not_allocatable: refusal.map(|condition| condition.reason.clone().unwrap_or_default()),
             node_selector: spec
                 .node_selector
-                .filter(|s| !s.is_empty())
+                .filter(|selector| !selector.is_empty())
                 .unwrap_or_else(|| "all()".to_owned()),
             namespace_selector: spec.namespace_selector.unwrap_or_default(),
-            allowed_uses: allowed_uses(spec.allowed_uses.unwrap_or_default()),
+            allowed_uses: parse_uses(spec.allowed_uses.unwrap_or_default()),
             automatic: spec.assignment_mode.is_none_or(|mode| mode == "Automatic"),
             ipip: is_encapsulated(spec.ipip_mode),
             vxlan: is_encapsulated(spec.vxlan_mode),
@@ -194,24 +195,19 @@ fn is_encapsulated(mode: Option<String>) -> bool {
 }
 
 /// Reads the annotation of a temporary pool. One that cannot be read is a defect.
-fn temporary_for(metadata: &Metadata) -> (Option<Successor>, Vec<FieldDefect>) {
-    match metadata
-        .annotation(TEMPORARY_FOR)
-        .map(|text| serde_json::from_str(&text))
-    {
-        None => (None, Vec::new()),
-        Some(Ok(successor)) => (Some(successor), Vec::new()),
-        Some(Err(error)) => (
-            None,
-            vec![FieldDefect::new(
-                "metadata.annotations",
-                format!("{TEMPORARY_FOR}: {error}"),
-            )],
-        ),
+fn read_successor(metadata: &Metadata, defects: &mut Vec<FieldDefect>) -> Option<Successor> {
+    let text = metadata.annotation(TEMPORARY_FOR)?;
+    match serde_json::from_str(&text) {
+        Ok(successor) => Some(successor),
+        Err(error) => {
+            let reason = format!("{TEMPORARY_FOR}: {error}");
+            defects.push(FieldDefect::new("metadata.annotations", reason));
+            None
+        }
     }
 }
 
-fn allowed_uses(texts: Vec<String>) -> Vec<PoolUse> {
+fn parse_uses(texts: Vec<String>) -> Vec<PoolUse> {
     if texts.is_empty() {
         return vec![PoolUse::Workload, PoolUse::Tunnel];
     }
@@ -257,19 +253,16 @@ impl Reservation {
         let (metadata, spec, _) = read::<Spec>(json)?;
         let mut cidrs = Vec::new();
         let mut defects = Vec::new();
-        // Calico silently ignores empty entries.
-        let texts = spec
-            .reserved
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|text| !text.trim().is_empty());
-        for text in texts {
-            match cidr::parse_reserved(&text) {
-                Some(cidr) => cidrs.push(cidr),
-                None => defects.push(FieldDefect::new(
-                    "spec.reservedCIDRs",
-                    format!("{text:?} is not a CIDR"),
-                )),
+        for text in spec.reserved.unwrap_or_default() {
+            // Calico silently ignores empty entries.
+            if text.trim().is_empty() {
+                continue;
+            }
+            if let Some(cidr) = cidr::parse_reserved(&text) {
+                cidrs.push(cidr);
+            } else {
+                let reason = format!("{text:?} is not a CIDR");
+                defects.push(FieldDefect::new("spec.reservedCIDRs", reason));
             }
         }
         Ok(Parsed {

@@ -36,17 +36,15 @@ impl Metadata {
     /// Kubernetes.
     pub(crate) fn annotation(&self, name: &str) -> Option<String> {
         #[derive(Deserialize)]
-        struct Kept {
+        struct CalicoMetadata {
             annotations: Option<BTreeMap<String, String>>,
         }
         let annotations = self.annotations.as_ref()?;
-        let kept = || {
-            serde_json::from_str::<Kept>(annotations.get(METADATA)?)
-                .ok()?
-                .annotations?
-                .remove(name)
-        };
-        annotations.get(name).cloned().or_else(kept)
+        if let Some(value) = annotations.get(name) {
+            return Some(value.clone());
+        }
+        let calico_metadata: CalicoMetadata = serde_json::from_str(annotations.get(METADATA)?).ok()?;
+        calico_metadata.annotations?.remove(name)
     }
 
     pub(crate) fn created(&self) -> Option<Timestamp> {

@@ -37,17 +37,19 @@ impl Selector {
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut parser = Parser {
             tokens: tokenize(text)?,
-            at: 0,
+            position: 0,
         };
         if *parser.peek() == Token::End {
             return Ok(Self(Node::All));
         }
-        let node = parser.alternatives(0)?;
-        let rest = &parser.tokens[parser.at..];
-        if rest.len() > 1 {
-            let rest = joined(rest, " ");
+        let outermost = 0;
+        let node = parser.parse_alternatives(outermost)?;
+
+        let rest = &parser.tokens[parser.position..];
+        if rest != [Token::End] {
+            let content = joined(rest, " ");
             return Err(SelectorError::Invalid(format!(
-                "unexpected content at end of selector [{rest}]"
+                "unexpected content at end of selector [{content}]"
             )));
         }
         Ok(Self(node))
@@ -72,9 +74,9 @@ impl Node {
             Self::All => true,
             Self::Has(label) => labels.contains_key(label),
             Self::Compare(label, Comparison::NotEqual, value) => labels.get(label) != Some(value),
-            Self::Compare(label, how, value) => {
-                labels.get(label).is_some_and(|found| how.holds(found, value))
-            }
+            Self::Compare(label, comparison, value) => labels
+                .get(label)
+                .is_some_and(|found| comparison.holds(found, value)),
             Self::In(label, values) => labels.get(label).is_some_and(|found| values.contains(found)),
             Self::Not(node) => !node.matches(labels),
             Self::And(nodes) => nodes.iter().all(|node| node.matches(labels)),
@@ -101,30 +103,38 @@ fn invalid(message: &str) -> SelectorError {
 /// Reads tokens in order. The last one is [`Token::End`], which is never passed.
 struct Parser {
     tokens: Vec<Token>,
-    at: usize,
+    position: usize,
 }
 
 impl Parser {
-    /// One or more terms joined by `||`.
-    fn alternatives(&mut self, depth: usize) -> Result<Node, SelectorError> {
-        let mut nodes = vec![self.conjunction(depth)?];
+    /// Parses one or more conjunctions joined by `||`, inside of `depth` pairs of parentheses.
+    fn parse_alternatives(&mut self, depth: usize) -> Result<Node, SelectorError> {
+        let first = self.parse_conjunction(depth)?;
+        if *self.peek() != Token::Or {
+            return Ok(first);
+        }
+        let mut nodes = vec![first];
         while self.next_if(&Token::Or) {
-            nodes.push(self.conjunction(depth)?);
+            nodes.push(self.parse_conjunction(depth)?);
         }
-        Ok(only_or(nodes, Node::Or))
+        Ok(Node::Or(nodes))
     }
 
-    /// One or more terms joined by `&&`.
-    fn conjunction(&mut self, depth: usize) -> Result<Node, SelectorError> {
-        let mut nodes = vec![self.term(depth)?];
+    /// Parses one or more terms joined by `&&`.
+    fn parse_conjunction(&mut self, depth: usize) -> Result<Node, SelectorError> {
+        let first = self.parse_term(depth)?;
+        if *self.peek() != Token::And {
+            return Ok(first);
+        }
+        let mut nodes = vec![first];
         while self.next_if(&Token::And) {
-            nodes.push(self.term(depth)?);
+            nodes.push(self.parse_term(depth)?);
         }
-        Ok(only_or(nodes, Node::And))
+        Ok(Node::And(nodes))
     }
 
-    /// A comparison, a function or a group, with any number of `!` before it.
-    fn term(&mut self, depth: usize) -> Result<Node, SelectorError> {
+    /// Parses a comparison, a function or a group, with any number of `!` before it.
+    fn parse_term(&mut self, depth: usize) -> Result<Node, SelectorError> {
         let mut negated = false;
         while self.next_if(&Token::Not) {
             negated = !negated;
@@ -132,43 +142,43 @@ impl Parser {
         let node = match self.next() {
             Token::All | Token::Global => Node::All,
             Token::Has(label) => Node::Has(label),
-            Token::Label(label) => self.comparison(label)?,
-            Token::Open => self.group(depth)?,
+            Token::Label(label) => self.parse_comparison(label)?,
+            Token::Open => self.parse_group(depth)?,
             token => return Err(SelectorError::Invalid(format!("unexpected token: {token}"))),
         };
         Ok(if negated { Node::Not(Box::new(node)) } else { node })
     }
 
     /// Parses the rest of an expression in parentheses.
-    fn group(&mut self, depth: usize) -> Result<Node, SelectorError> {
+    fn parse_group(&mut self, depth: usize) -> Result<Node, SelectorError> {
         if depth == MAX_DEPTH {
             return Err(SelectorError::TooDeep);
         }
-        let node = self.alternatives(depth + 1)?;
+        let node = self.parse_alternatives(depth + 1)?;
         if !self.next_if(&Token::Close) {
             return Err(invalid("expected )"));
         }
         Ok(node)
     }
 
-    /// The comparison that follows a label.
-    fn comparison(&mut self, label: String) -> Result<Node, SelectorError> {
+    /// Parses the comparison that follows a label.
+    fn parse_comparison(&mut self, label: String) -> Result<Node, SelectorError> {
         if *self.peek() == Token::End {
             return Err(invalid("unexpected end of string looking for op"));
         }
         match self.next() {
-            Token::Compare(how) => match self.next() {
-                Token::Text(value) => Ok(Node::Compare(label, how, value)),
+            Token::Compare(comparison) => match self.next() {
+                Token::Text(value) => Ok(Node::Compare(label, comparison, value)),
                 _ => Err(invalid("expected string")),
             },
-            Token::In => Ok(Node::In(label, self.set()?)),
-            Token::NotIn => Ok(Node::Not(Box::new(Node::In(label, self.set()?)))),
+            Token::In => Ok(Node::In(label, self.parse_set()?)),
+            Token::NotIn => Ok(Node::Not(Box::new(Node::In(label, self.parse_set()?)))),
             token => Err(SelectorError::Invalid(format!("expected == or != not: {token}"))),
         }
     }
 
-    /// Strings in braces. Like Calico's parser, allows an empty set and a comma before the closing brace.
-    fn set(&mut self) -> Result<Vec<String>, SelectorError> {
+    /// Parses strings in braces. Like Calico's parser, allows an empty set and a comma before the closing brace.
+    fn parse_set(&mut self) -> Result<Vec<String>, SelectorError> {
         if !self.next_if(&Token::OpenSet) {
             return Err(invalid("expected set literal"));
         }
@@ -187,33 +197,24 @@ impl Parser {
     }
 
     fn peek(&self) -> &Token {
-        self.tokens.get(self.at).unwrap_or(&Token::End)
+        self.tokens.get(self.position).unwrap_or(&Token::End)
     }
 
     fn next(&mut self) -> Token {
         let token = self.peek().clone();
         if token != Token::End {
-            self.at += 1;
+            self.position += 1;
         }
         token
     }
 
     /// Passes the next token if it is this one.
     fn next_if(&mut self, token: &Token) -> bool {
-        let found = self.peek() == token;
-        self.at += usize::from(found);
-        found
-    }
-}
-
-/// The only node, or a combination of several.
-fn only_or(mut nodes: Vec<Node>, join: fn(Vec<Node>) -> Node) -> Node {
-    match nodes.pop() {
-        Some(node) if nodes.is_empty() => node,
-        last => {
-            nodes.extend(last);
-            join(nodes)
+        if self.peek() != token {
+            return false;
         }
+        self.position += 1;
+        true
     }
 }
 

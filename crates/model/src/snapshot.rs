@@ -137,7 +137,7 @@ impl Snapshot {
 
     pub fn mark_read(&mut self, sources: impl IntoIterator<Item = Source>) {
         self.coverage
-            .extend(sources.into_iter().map(|s| (s, Coverage::Read)));
+            .extend(sources.into_iter().map(|source| (source, Coverage::Read)));
     }
 
     /// Sets the place, revision and time of a read of etcd.
@@ -175,12 +175,10 @@ impl Snapshot {
 
     /// Marks all sources that were read as read only in part.
     pub fn mark_all_partial(&mut self) {
-        let read = self
-            .coverage
-            .values_mut()
-            .filter(|coverage| **coverage == Coverage::Read);
-        for coverage in read {
-            *coverage = Coverage::Partial;
+        for coverage in self.coverage.values_mut() {
+            if *coverage == Coverage::Read {
+                *coverage = Coverage::Partial;
+            }
         }
     }
 
@@ -207,12 +205,9 @@ impl Snapshot {
         if let Some(namespaces) = other.namespaces {
             self.namespaces.get_or_insert_default().extend(namespaces);
         }
-        let new = other
-            .ignored_configs
-            .into_iter()
-            .filter(|name| !self.ignored_configs.contains(name));
-        let new: Vec<String> = new.collect();
-        self.ignored_configs.extend(new);
+        let mut further_configs = other.ignored_configs;
+        further_configs.retain(|name| !self.ignored_configs.contains(name));
+        self.ignored_configs.extend(further_configs);
         self.defects.extend(other.defects);
     }
 
@@ -224,29 +219,34 @@ impl Snapshot {
     /// Calico's LoadBalancer controller, or the reason why it serves no services; `None` if its configuration was not
     /// read.
     pub fn serves_services(&self) -> Option<Result<LoadBalancerController, NotServed>> {
-        match &self.kube_controllers {
-            Some(controllers) => Some(controllers.serves(self.cluster.as_ref())),
-            None if self.has_read(Source::KubeControllersConfiguration) => {
-                Some(Err(NotServed::NoConfiguration))
-            }
-            None => None,
+        if let Some(controllers) = &self.kube_controllers {
+            return Some(controllers.serves(self.cluster.as_ref()));
         }
+        if self.has_read(Source::KubeControllersConfiguration) {
+            return Some(Err(NotServed::NoConfiguration));
+        }
+        None
     }
 
     /// The allocator's effective configuration: the stored one, or Calico's defaults. `None` if it is stored but cannot
     /// be read.
     pub fn effective_ipam_config(&self) -> Option<IpamConfig> {
-        let broken = self.defects.iter().any(|d| d.key == Some(Key::IpamConfig));
-        (!broken).then(|| self.ipam_config.unwrap_or_default())
+        let mut defects = self.defects.iter();
+        if defects.any(|defect| defect.key == Some(Key::IpamConfig)) {
+            return None;
+        }
+        Some(self.ipam_config.unwrap_or_default())
     }
 
     /// The effective limit for a node's blocks in one family. `None` if there is no limit: none is configured, and this
     /// Calico version has no default limit.
     pub fn block_limit(&self) -> Option<u32> {
         let config = self.effective_ipam_config().unwrap_or_default();
-        let is_unlimited =
-            config.max_blocks_per_host <= 0 && self.is_calico_since(LIMITED_SINCE) == Some(false);
-        (!is_unlimited).then(|| config.block_limit())
+        let is_default = config.max_blocks_per_host <= 0;
+        if is_default && self.is_calico_since(LIMITED_SINCE) == Some(false) {
+            return None;
+        }
+        Some(config.block_limit())
     }
 
     /// True if Calico's version is this one (major, minor) or later. With etcd v2, Calico is 2.x; otherwise its version
@@ -261,23 +261,31 @@ impl Snapshot {
     /// True if affinities need labels: either this Calico looks them up by label, or an affinity already has labels
     /// (facts 2.5).
     pub fn labels_affinities(&self) -> bool {
-        let is_labelled = |affinity: &Versioned<Affinity>| {
+        if let Some(cluster) = &self.cluster
+            && cluster.finds_affinities_by_labels()
+        {
+            return true;
+        }
+        for affinity in &self.affinities {
             let Revision::Kubernetes(version) = &affinity.revision else {
-                return false;
+                continue;
             };
-            let names = affinity.value.key.labels().map(|(name, _)| name);
-            !affinity.value.deleted && names.iter().any(|name| version.labels.contains_key(*name))
-        };
-        self.cluster
-            .as_ref()
-            .is_some_and(ClusterInformation::finds_affinities_by_labels)
-            || self.affinities.iter().any(is_labelled)
+            if affinity.value.deleted {
+                continue;
+            }
+            for (name, _) in affinity.value.key.labels() {
+                if version.labels.contains_key(name) {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// True if a KubeVirt machine keeps its addresses: its VirtualMachine exists, or it is an instance without one.
     pub fn has_machine(&self, namespace: &str, name: &str) -> bool {
-        let mut machines = self.machines.iter().map(|m| &m.value);
-        machines.any(|m| m.namespace == namespace && m.name == name && !m.is_owned)
+        let mut machines = self.machines.iter().map(|machine| &machine.value);
+        machines.any(|machine| machine.namespace == namespace && machine.name == name && !machine.is_owned)
     }
 
     /// The numbers of allocated addresses (including those that Windows reserves) and of cooling ones in sound blocks.

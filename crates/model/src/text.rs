@@ -117,14 +117,14 @@ impl<'a> TextRef<'a> {
 
     /// The part before the first carriage return, which is the handle ID that Calico looks up (facts 3.13).
     pub fn cut_at_carriage_return(self) -> TextRef<'a> {
-        let mut done = 0;
+        let mut start = 0;
         for piece in Pieces(self.0) {
             if let Piece::Plain(text) = piece
-                && let Some(at) = text.find('\r')
+                && let Some(offset) = text.find('\r')
             {
-                return TextRef(&self.0[..done + at]);
+                return TextRef(&self.0[..start + offset]);
             }
-            done += piece.packed_len();
+            start += piece.packed_len();
         }
         self
     }
@@ -137,7 +137,7 @@ impl<'a> TextRef<'a> {
     /// True if the text contains an ASCII capital letter.
     pub fn has_capital(self) -> bool {
         Pieces(self.0).any(|piece| match piece {
-            Piece::Plain(text) => text.bytes().any(|b| b.is_ascii_uppercase()),
+            Piece::Plain(text) => text.bytes().any(|byte| byte.is_ascii_uppercase()),
             Piece::Network | Piece::Hex(_) => false,
             Piece::Time(_) => true,
         })
@@ -162,10 +162,10 @@ impl PartialEq<str> for TextRef<'_> {
 
 impl fmt::Display for TextRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (f.width(), f.precision()) {
-            (None, None) => self.write_to(f),
-            _ => f.pad(&self.plain()),
+        if f.width().is_some() || f.precision().is_some() {
+            return f.pad(&self.plain());
         }
+        self.write_to(f)
     }
 }
 
@@ -202,12 +202,16 @@ impl From<&str> for Text {
 
 /// Packs several strings into one buffer.
 pub(crate) fn boxed_texts(texts: &[&str]) -> Box<[u8]> {
-    boxed(|out| texts.iter().for_each(|text| push_text(out, text)))
+    boxed(|out| {
+        for text in texts {
+            push_text(out, text);
+        }
+    })
 }
 
 /// The string at this index in the result of [`boxed_texts`].
-pub(crate) fn text_at(mut texts: &[u8], place: usize) -> TextRef<'_> {
-    for _ in 0..place {
+pub(crate) fn text_at(mut texts: &[u8], index: usize) -> TextRef<'_> {
+    for _ in 0..index {
         take_sized(&mut texts);
     }
     TextRef::from_packed(take_sized(&mut texts))
@@ -221,10 +225,10 @@ pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
         return push_sized(out, &packed);
     }
     // The packed form is never longer than the string, so its length also fits into one byte.
-    let place = out.len();
+    let length_position = out.len();
     out.push(0);
     pack_into(out, text);
-    out[place] = (out.len() - place - 1) as u8;
+    out[length_position] = (out.len() - length_position - 1) as u8;
 }
 
 /// Appends the packed form of `text`, which is never longer than `text` itself.
@@ -237,65 +241,66 @@ pub(crate) fn pack_into(out: &mut Vec<u8>, text: &str) {
         out.extend_from_slice(&nanos.to_be_bytes());
         return;
     }
-    let text = match text.strip_prefix(NETWORK) {
-        Some(rest) => {
-            out.push(PREFIX);
-            rest
-        }
-        None => text,
-    };
-    let bytes = text.as_bytes();
+
+    let mut bytes = text.as_bytes();
+    if let Some(rest) = text.strip_prefix(NETWORK) {
+        out.push(PREFIX);
+        bytes = rest.as_bytes();
+    }
     if let Ok(id) = bytes.try_into()
-        && are_digits(id)
+        && are_digits::<ID_DIGITS>(id)
     {
         out.extend_from_slice(&[HEX, (ID_DIGITS / 2) as u8]);
-        return out.extend_from_slice(&pairs_of(id));
+        return out.extend_from_slice(&bytes_of_id(id));
     }
-    let mut done = 0;
-    while let Some((start, run)) = next_run(bytes, done) {
-        let pairs = (run / 2).min(u8::MAX as usize);
-        let end = start + 2 * pairs;
-        out.extend_from_slice(&bytes[done..start]);
+
+    let mut packed_up_to = 0;
+    while let Some((start, digits)) = next_run(bytes, packed_up_to) {
+        // The number of packed bytes is stored in one byte.
+        let len = (digits / 2).min(u8::MAX as usize);
+        let end = start + 2 * len;
+        out.extend_from_slice(&bytes[packed_up_to..start]);
         out.push(HEX);
-        out.push(pairs as u8);
+        out.push(len as u8);
         push_digits(out, &bytes[start..end]);
-        done = end;
+        packed_up_to = end;
     }
-    out.extend_from_slice(&bytes[done..]);
+    out.extend_from_slice(&bytes[packed_up_to..]);
 }
 
 /// Start and length of the next run of at least [`MIN_RUN`] digits. Such a run covers one of the tested positions,
 /// which are [`MIN_RUN`] apart, so only a few bytes of most strings are tested.
-fn next_run(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
-    let mut free = from;
+fn next_run(bytes: &[u8], start: usize) -> Option<(usize, usize)> {
+    let mut start = start;
     loop {
-        let last = free + MIN_RUN - 1;
-        if !is_digit(*bytes.get(last)?) {
-            free = last + 1;
+        let tested = start + MIN_RUN - 1;
+        if !is_digit(*bytes.get(tested)?) {
+            start = tested + 1;
             continue;
         }
-        let before = bytes[free..last]
+        let digits_before = bytes[start..tested]
             .iter()
             .rev()
-            .take_while(|b| is_digit(**b))
+            .take_while(|byte| is_digit(**byte))
             .count();
-        let behind = digits_at_start(&bytes[last..]);
-        if before + behind >= MIN_RUN {
-            return Some((last - before, before + behind));
+        let digits_from_tested = digits_at_start(&bytes[tested..]);
+        let digits = digits_before + digits_from_tested;
+        if digits >= MIN_RUN {
+            return Some((tested - digits_before, digits));
         }
-        free = last + behind;
+        start = tested + digits_from_tested;
     }
 }
 
-/// True if all characters of an ID are digits. Without branches, the compiler compares many bytes at once.
-fn are_digits(id: &[u8; ID_DIGITS]) -> bool {
-    id.iter().fold(true, |all, byte| all & is_digit(*byte))
+/// True if all bytes are digits. Without branches, the compiler compares many bytes at once.
+fn are_digits<const COUNT: usize>(bytes: &[u8; COUNT]) -> bool {
+    bytes.iter().fold(true, |all, byte| all & is_digit(*byte))
 }
 
 /// The bytes that the digits of an ID stand for.
-fn pairs_of(id: &[u8; ID_DIGITS]) -> [u8; ID_DIGITS / 2] {
+fn bytes_of_id(id: &[u8; ID_DIGITS]) -> [u8; ID_DIGITS / 2] {
     let (pairs, _) = id.as_chunks::<2>();
-    std::array::from_fn(|place| digit(pairs[place][0]) << 4 | digit(pairs[place][1]))
+    std::array::from_fn(|index| digit_value(pairs[index][0]) << 4 | digit_value(pairs[index][1]))
 }
 
 fn is_digit(byte: u8) -> bool {
@@ -304,35 +309,36 @@ fn is_digit(byte: u8) -> bool {
 
 /// The number of digits at the start of `bytes`. Container IDs have 64 digits, so many digits are tested together.
 fn digits_at_start(bytes: &[u8]) -> usize {
-    let (parts, _) = bytes.as_chunks::<MIN_RUN>();
-    let are_digits = |part: &&[u8; MIN_RUN]| part.iter().fold(true, |all, byte| all & is_digit(*byte));
-    let whole = MIN_RUN * parts.iter().take_while(are_digits).count();
-    whole + bytes[whole..].iter().take_while(|byte| is_digit(**byte)).count()
+    let (chunks, _) = bytes.as_chunks::<MIN_RUN>();
+    let full_chunks = chunks.iter().take_while(|chunk| are_digits(chunk)).count();
+    let in_chunks = MIN_RUN * full_chunks;
+    let after_chunks = bytes[in_chunks..].iter().take_while(|byte| is_digit(**byte));
+    in_chunks + after_chunks.count()
 }
 
 /// Appends the bytes that the digits stand for.
 fn push_digits(out: &mut Vec<u8>, digits: &[u8]) {
     let (words, rest) = digits.as_chunks::<8>();
     for word in words {
-        let [a, _, b, _, c, _, d, _] = pairs(u64::from_le_bytes(*word)).to_le_bytes();
+        let [a, _, b, _, c, _, d, _] = pair_values(u64::from_le_bytes(*word)).to_le_bytes();
         out.extend_from_slice(&[a, b, c, d]);
     }
-    out.extend(
-        rest.chunks_exact(2)
-            .map(|pair| digit(pair[0]) << 4 | digit(pair[1])),
-    );
+    for pair in rest.chunks_exact(2) {
+        out.push(digit_value(pair[0]) << 4 | digit_value(pair[1]));
+    }
 }
 
 /// The values of four pairs of digits, each in the first of its two bytes.
-fn pairs(digits: u64) -> u64 {
-    const EACH: u64 = u64::MAX / 255;
-    // As in `digit`, but for eight digits.
-    let values = (digits & (15 * EACH)) + 9 * ((digits >> 6) & EACH);
+fn pair_values(digits: u64) -> u64 {
+    /// The number 1 in each byte.
+    const ONES: u64 = u64::MAX / 255;
+    // As in `digit_value`, but for eight digits.
+    let values = (digits & (15 * ONES)) + 9 * ((digits >> 6) & ONES);
     values << 4 | values >> 8
 }
 
 /// The value of a digit, without a branch: letters have bit 6 set, and `a` ends in 1.
-fn digit(byte: u8) -> u8 {
+fn digit_value(byte: u8) -> u8 {
     (byte & 15) + 9 * (byte >> 6)
 }
 
@@ -341,7 +347,8 @@ fn write_hex(out: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut digits = [0; 64];
     for part in bytes.chunks(digits.len() / 2) {
-        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(part) {
+        let (pairs, _) = digits.as_chunks_mut::<2>();
+        for (pair, byte) in pairs.iter_mut().zip(part) {
             *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
         }
         out.write_str(std::str::from_utf8(&digits[..2 * part.len()]).map_err(|_| fmt::Error)?)?;
@@ -387,11 +394,10 @@ impl<'a> Iterator for Pieces<'a> {
                 (Piece::Time(i64::from_be_bytes(nanos)), &self.0[9..])
             }
             _ => {
-                let end = self.0.iter().position(|b| *b == HEX).unwrap_or(self.0.len());
-                (
-                    Piece::Plain(std::str::from_utf8(&self.0[..end]).ok()?),
-                    &self.0[end..],
-                )
+                let end = self.0.iter().position(|byte| *byte == HEX);
+                let end = end.unwrap_or(self.0.len());
+                let text = std::str::from_utf8(&self.0[..end]).ok()?;
+                (Piece::Plain(text), &self.0[end..])
             }
         };
         self.0 = rest;

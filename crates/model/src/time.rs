@@ -36,9 +36,12 @@ pub(crate) fn parse_go_utc_canonical(text: &str) -> Option<i64> {
     let (time, rest) = split_civil(text)?;
     let nanos = i64::try_from(time.as_nanosecond()).ok()?;
     let fraction = text.get(19..text.len() - rest.len())?;
-    let canonical =
-        rest == " +0000 UTC" && fraction != "." && !fraction.ends_with('0') && text.as_bytes()[10] == b' ';
-    (canonical && nanos >= 0).then_some(nanos)
+    let has_blank = text.as_bytes()[10] == b' ';
+    let is_fraction_shortest = fraction != "." && !fraction.ends_with('0');
+    if rest != " +0000 UTC" || !has_blank || !is_fraction_shortest || nanos < 0 {
+        return None;
+    }
+    Some(nanos)
 }
 
 /// Reads `YYYY-MM-DD` + blank or `T` + `hh:mm:ss[.fraction]` as UTC; returns the time and the rest of the text.
@@ -51,22 +54,33 @@ fn split_civil(text: &str) -> Option<(Timestamp, &str)> {
         return None;
     }
 
-    let number = |from: usize, to: usize| -> Option<i16> {
-        bytes[from..to]
-            .iter()
-            .try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + i16::from(b - b'0')))
+    let two_digits = |start: usize| -> Option<i8> {
+        let number = parse_digits(&bytes[start..start + 2])?;
+        number.try_into().ok()
     };
-    let two_digits = |from: usize| number(from, from + 2).and_then(|n| i8::try_from(n).ok());
-    let year = number(0, 4)?;
+    let year = parse_digits(&bytes[..4])?;
     let month = two_digits(5)?;
     let day = two_digits(8)?;
     let hour = two_digits(11)?;
     let minute = two_digits(14)?;
     let second = two_digits(17)?;
+    let (nanos, fraction_len) = parse_fraction(&bytes[19..]);
 
-    let (fraction, used) = parse_fraction(&bytes[19..]);
-    let civil = DateTime::new(year, month, day, hour, minute, second, fraction).ok()?;
-    Some((Offset::UTC.to_timestamp(civil).ok()?, text.get(19 + used..)?))
+    let civil = DateTime::new(year, month, day, hour, minute, second, nanos).ok()?;
+    let time = Offset::UTC.to_timestamp(civil).ok()?;
+    Some((time, text.get(19 + fraction_len..)?))
+}
+
+/// Reads a number of at most four digits; `None` if another byte is among them.
+fn parse_digits(digits: &[u8]) -> Option<i16> {
+    let mut number = 0;
+    for digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        number = number * 10 + i16::from(digit - b'0');
+    }
+    Some(number)
 }
 
 /// The number of fractional digits of a second with nanoseconds.
@@ -78,17 +92,16 @@ fn parse_fraction(bytes: &[u8]) -> (i32, usize) {
         return (0, 0);
     }
     let mut digits = 0;
-    let mut value = 0;
+    let mut number = 0;
     for byte in bytes[1..].iter().take_while(|byte| byte.is_ascii_digit()) {
+        // Digits below a nanosecond are cut off.
         if digits < NANOS {
-            value = value * 10 + i32::from(byte - b'0');
+            number = number * 10 + i32::from(byte - b'0');
         }
         digits += 1;
     }
-    (
-        value * 10i32.pow(NANOS.saturating_sub(digits)),
-        1 + digits as usize,
-    )
+    let nanos = number * 10i32.pow(NANOS.saturating_sub(digits));
+    (nanos, 1 + digits as usize)
 }
 
 /// Reads `Z`, `+hh:mm` or ` +hhmm` and ignores any text that follows; returns seconds east of Greenwich, 0 for an empty
@@ -103,13 +116,15 @@ fn parse_offset(text: &str) -> Option<i64> {
         b'-' => -1,
         _ => return None,
     };
-    let mut digits = text.bytes().skip(1).filter(|b| *b != b':').take(4);
+    let mut digits = text.bytes().skip(1).filter(|byte| *byte != b':');
     let mut number = 0;
     for _ in 0..4 {
-        let byte = digits.next().filter(u8::is_ascii_digit)?;
-        number = number * 10 + i64::from(byte - b'0');
+        let digit = digits.next().filter(u8::is_ascii_digit)?;
+        number = number * 10 + i64::from(digit - b'0');
     }
-    Some(sign * (number / 100 * 3600 + number % 100 * 60))
+    let hours = number / 100;
+    let minutes = number % 100;
+    Some(sign * (hours * 3600 + minutes * 60))
 }
 
 #[cfg(test)]

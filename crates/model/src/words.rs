@@ -6,18 +6,21 @@ use std::path::Path;
 
 /// A whole number with commas between thousands. Numbers of addresses can exceed 64 bits.
 pub fn thousands(number: impl Display) -> String {
-    let digits = number.to_string();
-    let (sign, digits) = digits
-        .strip_prefix('-')
-        .map_or(("", digits.as_str()), |rest| ("-", rest));
-    let mut shown = String::from(sign);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
+    let text = number.to_string();
+    let mut digits = text.as_str();
+    let mut grouped = String::new();
+    if let Some(magnitude) = text.strip_prefix('-') {
+        digits = magnitude;
+        grouped.push('-');
     }
-    shown
+    for (index, digit) in digits.chars().enumerate() {
+        let remaining = digits.len() - index;
+        if index > 0 && remaining.is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
 }
 
 /// A number with its unit: `1 block`, `16,384 blocks`.
@@ -54,10 +57,11 @@ pub fn quoted(path: &Path) -> String {
 /// Quotes a word for a shell. Characters that are unsafe in a terminal are escaped in a form that only bash and zsh
 /// understand.
 pub fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
+    let needs_no_quotes = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !text.is_empty() && text.chars().all(needs_no_quotes) {
         return text.to_owned();
     }
+
     if text.chars().any(is_unsafe) {
         let escaped = text.chars().map(|c| match c {
             '\'' | '\\' => format!("\\{c}"),
@@ -76,24 +80,25 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::with_capacity(text.len() + 8);
+    let mut escaped = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         if is_unsafe(c) {
-            shown.extend(c.escape_default())
+            escaped.extend(c.escape_default());
         } else {
-            shown.push(c)
+            escaped.push(c);
         }
     }
-    Cow::Owned(shown)
+    Cow::Owned(escaped)
 }
 
 /// True for a character that a terminal might not treat as text.
 pub fn is_unsafe(c: char) -> bool {
-    let turns =
+    let changes_direction =
         matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let has_no_width = matches!(c, '\u{00ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}');
     let is_tag = matches!(c, '\u{e0000}'..='\u{e007f}');
-    c.is_control() || turns || has_no_width || is_tag || matches!(c, '\u{2028}' | '\u{2029}')
+    let is_line_break = matches!(c, '\u{2028}' | '\u{2029}');
+    c.is_control() || changes_direction || has_no_width || is_tag || is_line_break
 }
 
 #[cfg(test)]

@@ -37,11 +37,11 @@ impl Object {
     /// Encodes the value as Calico does. A corrupt block stays as it was read.
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            // This capacity is enough for nearly all blocks, which avoids reallocation.
-            Self::Block(BlockContent::Sound(block)) => encode(
-                block,
-                512 + 320 * block.attributes().len() + 8 * block.size() as usize,
-            ),
+            Self::Block(BlockContent::Sound(block)) => {
+                // This capacity is enough for nearly all blocks, which avoids reallocation.
+                let capacity = 512 + 320 * block.attributes().len() + 8 * block.size() as usize;
+                encode(block, capacity)
+            }
             Self::Block(BlockContent::Corrupt(block)) => block.raw.as_bytes().to_vec(),
             Self::Handle(handle) => encode(handle, 128),
             Self::Affinity(affinity) => encode(affinity, 128),
@@ -68,12 +68,13 @@ impl From<Block> for Object {
     }
 }
 
-fn encode(value: &impl serde::Serialize, length: usize) -> Vec<u8> {
-    let mut json = Vec::with_capacity(length);
+fn encode(value: &impl serde::Serialize, capacity: usize) -> Vec<u8> {
+    let mut json = Vec::with_capacity(capacity);
     // All maps have strings as keys, so writing to memory cannot fail.
-    serde_json::to_writer(&mut json, value)
-        .map(|()| escape_html(json))
-        .unwrap_or_default()
+    if serde_json::to_writer(&mut json, value).is_err() {
+        return Vec::new();
+    }
+    escape_html(json)
 }
 
 /// Escapes `<`, `>` and `&` as Go's encoder does (facts 1.3.2). In JSON they occur only within strings.

@@ -30,27 +30,20 @@ impl Configurations {
 
         let snapshot = context.snapshot;
         let mut families = if snapshot.has_read(Source::Pods) {
-            shown_by_pods(snapshot)
+            families_of_pods(snapshot)
         } else {
-            shown_by_endpoints(snapshot)
+            families_of_endpoints(snapshot)
         };
         let is_known = families != [false; 2];
         if !is_known {
-            families = of_pools(snapshot);
+            families = families_of_pools(snapshot);
         }
 
         // A pod got its network with such an annotation only if the configuration allows the annotation.
-        let some_pod_runs_with = |annotation: u8| {
-            let mut pods = snapshot.pods.iter().map(|stored| &stored.value);
-            pods.any(|pod| {
-                let has_sandbox = !pod.finished && pod.running && !pod.lacks_sandbox;
-                has_sandbox && pod.named_by(annotation).next().is_some()
-            })
-        };
         let of_cluster = CniConfiguration {
             families,
-            allows_no_ipam: some_pod_runs_with(evidence::NO_IPAM),
-            allows_floating: some_pod_runs_with(evidence::FLOATING),
+            allows_no_ipam: a_pod_runs_with(snapshot, evidence::NO_IPAM),
+            allows_floating: a_pod_runs_with(snapshot, evidence::FLOATING),
             ..CniConfiguration::default()
         };
         Self { of_cluster, is_known }
@@ -66,9 +59,18 @@ impl Configurations {
     }
 }
 
+/// True if a pod with an address from this annotation has a network.
+fn a_pod_runs_with(snapshot: &Snapshot, annotation: evidence::Bits) -> bool {
+    let mut pods = snapshot.pods.iter().map(|stored| &stored.value);
+    pods.any(|pod| {
+        let has_sandbox = !pod.finished && pod.running && !pod.lacks_sandbox;
+        has_sandbox && pod.named_by(annotation).next().is_some()
+    })
+}
+
 /// The families of the pools for pods, if no pod shows what the configuration asks for. Without any pool, this is Calico's
 /// default.
-fn of_pools(snapshot: &Snapshot) -> [bool; 2] {
+fn families_of_pools(snapshot: &Snapshot) -> [bool; 2] {
     let mut existing = [false; 2];
     let mut serving = [false; 2];
     for pool in snapshot.pools.iter().map(|stored| &stored.value) {
@@ -87,10 +89,14 @@ fn of_pools(snapshot: &Snapshot) -> [bool; 2] {
 }
 
 /// The families of the addresses of pods that get them as the configuration says.
-fn shown_by_pods(snapshot: &Snapshot) -> [bool; 2] {
-    let namespaces = snapshot.namespaces.iter().flatten();
-    let asking = namespaces.filter(|(_, namespace)| !namespace.annotations.families.is_empty());
-    let asking: HashSet<&str> = asking.map(|(name, _)| name.as_str()).collect();
+fn families_of_pods(snapshot: &Snapshot) -> [bool; 2] {
+    let mut asking_namespaces: HashSet<&str> = HashSet::new();
+    for (name, namespace) in snapshot.namespaces.iter().flatten() {
+        if !namespace.annotations.families.is_empty() {
+            asking_namespaces.insert(name);
+        }
+    }
+
     let mut families = [false; 2];
     for pod in snapshot.pods.iter().map(|stored| &stored.value) {
         if families == [true; 2] {
@@ -100,37 +106,40 @@ fn shown_by_pods(snapshot: &Snapshot) -> [bool; 2] {
         if pod.host_network || pod.finished || !is_calicos || !shows_configuration(pod) {
             continue;
         }
-        if asking.is_empty() || !asking.contains(pod.namespace().to_string().as_str()) {
-            add(&mut families, families_of(pod.addresses()));
+        let namespace_asks =
+            !asking_namespaces.is_empty() && asking_namespaces.contains(pod.namespace().to_string().as_str());
+        if !namespace_asks {
+            add_families(&mut families, families_of(pod.addresses()));
         }
     }
     families
 }
 
 /// The families of the addresses of all endpoints, except for those of OpenStack.
-fn shown_by_endpoints(snapshot: &Snapshot) -> [bool; 2] {
+fn families_of_endpoints(snapshot: &Snapshot) -> [bool; 2] {
     let mut families = [false; 2];
     for endpoint in snapshot.endpoints.iter().map(|stored| &stored.value) {
         if families == [true; 2] {
             break;
         }
         if !endpoint.is_of_openstack() {
-            add(&mut families, families_of(endpoint.addresses()));
+            add_families(&mut families, families_of(endpoint.addresses()));
         }
     }
     families
 }
 
-fn add(families: &mut [bool; 2], more: [bool; 2]) {
-    for (known, shown) in families.iter_mut().zip(more) {
-        *known |= shown;
+fn add_families(families: &mut [bool; 2], added: [bool; 2]) {
+    for (is_in, is_added) in families.iter_mut().zip(added) {
+        *is_in |= is_added;
     }
 }
 
 /// True unless the pod asks for certain families or addresses, or gets those of its virtual machine.
 fn shows_configuration(pod: &Pod) -> bool {
-    pod.request.as_ref().is_none_or(|request| {
-        let annotations = &request.annotations;
-        annotations.families.is_empty() && annotations.addresses.is_empty() && annotations.no_ipam.is_empty()
-    })
+    let Some(request) = &pod.request else {
+        return true;
+    };
+    let annotations = &request.annotations;
+    annotations.families.is_empty() && annotations.addresses.is_empty() && annotations.no_ipam.is_empty()
 }

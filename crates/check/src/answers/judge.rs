@@ -23,18 +23,18 @@ pub(crate) struct WaitingPod<'s> {
 }
 
 /// Returns the waiting pods that get no address, sorted by name.
-fn waiting<'s>(answers: &Answers<'_, 's>, kinds: &Kinds<'s>) -> Vec<WaitingPod<'s>> {
+fn find_waiting<'s>(answers: &Answers<'_, 's>, kinds: &Kinds<'s>) -> Vec<WaitingPod<'s>> {
     let index = &answers.context.index;
-    let mut found = Vec::new();
+    let mut refused_pods = Vec::new();
     for pod in kinds.waiting() {
         let node = index.calico_node(pod.node());
         if index.node(&node).is_some_and(Node::is_virtual_kubelet) || index.node_is_broken(&node) {
             continue;
         }
-        // What depends on unknown data is not reported.
+        // A refusal that depends on unknown data is not reported.
         let refusals = answers.refusals(pod, &node).unwrap_or_default();
         if !refusals.is_empty() {
-            found.push(WaitingPod {
+            refused_pods.push(WaitingPod {
                 pod,
                 node,
                 refusals,
@@ -42,8 +42,8 @@ fn waiting<'s>(answers: &Answers<'_, 's>, kinds: &Kinds<'s>) -> Vec<WaitingPod<'
             });
         }
     }
-    found.sort_by_cached_key(|waiting| name_of_pod(waiting.pod));
-    found
+    refused_pods.sort_by_cached_key(|waiting| name_of_pod(waiting.pod));
+    refused_pods
 }
 
 /// A node that gets no further address of a family.
@@ -79,7 +79,7 @@ impl<'c, 's> Judge<'c, 's> {
     pub(crate) fn new(answers: Answers<'c, 's>) -> Self {
         let kinds = Kinds::new(&answers);
         Self {
-            waiting: waiting(&answers, &kinds),
+            waiting: find_waiting(&answers, &kinds),
             answers,
             kinds,
         }
@@ -137,16 +137,21 @@ impl<'c, 's> Judge<'c, 's> {
             let lasts = refusals
                 .iter()
                 .any(|(_, refused)| !is_of_capacity(&refused.reason));
-            refused_pods += if lasts { count } else { 0 };
+            if lasts {
+                refused_pods += count;
+            }
             for (family, refused) in refusals {
                 served[family as usize] = false;
-                let severity = self.severity(node, family, &refused.reason, is_usual, count > 0, waits);
-                let known = &mut by_family[family as usize];
-                if let Some(severity) = severity
-                    && known.is_none()
-                {
-                    *known = Some((refused, severity));
-                }
+                // Pods of another kind than the usual one matter only if their successors get no address even after
+                // these pods have ended.
+                let severity = if is_usual {
+                    self.severity_for_usual(node, family, &refused.reason, count > 0, waits)
+                } else if is_of_capacity(&refused.reason) {
+                    continue;
+                } else {
+                    Severity::Warning
+                };
+                by_family[family as usize].get_or_insert((refused, severity));
             }
             if is_usual {
                 self.note_served(node, served, found);
@@ -190,30 +195,25 @@ impl<'c, 's> Judge<'c, 's> {
         }
     }
 
-    /// The severity of a refusal; `None` if it is of no interest. Pods of a kind that is not the usual one matter only if
-    /// their successors get no address even after these pods have ended.
-    fn severity(
+    /// The severity of a refusal for the usual kind of pods on a node. `runs` is true if a pod of this kind runs there.
+    fn severity_for_usual(
         &self,
         node: &Node,
         family: Family,
         reason: &Reason,
-        is_usual: bool,
         runs: bool,
         waits: &[(Family, &'static str)],
-    ) -> Option<Severity> {
-        if !is_usual {
-            return (!is_of_capacity(reason)).then_some(Severity::Warning);
-        }
+    ) -> Severity {
         if waits.contains(&(family, reason.name())) {
-            return Some(Severity::Critical);
+            return Severity::Critical;
         }
-        let may_be_intended =
-            !runs && (self.runs_no_pods(node) || self.may_be_intended(node, family, reason));
-        Some(if may_be_intended {
-            Severity::Info
-        } else {
-            Severity::Error
-        })
+        if runs {
+            return Severity::Error;
+        }
+        if self.runs_no_pods(node) || self.may_be_intended(node, family, reason) {
+            return Severity::Info;
+        }
+        Severity::Error
     }
 
     /// True if a taint keeps pods with addresses of their own away from the node.

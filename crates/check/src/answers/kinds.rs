@@ -48,46 +48,60 @@ impl<'s> Kinds<'s> {
     /// Groups the pods of each node by their kind of request. If pods were not read, each endpoint counts as a plain
     /// pod.
     pub(crate) fn new(answers: &Answers<'_, 's>) -> Self {
-        let context = answers.context;
-        let mut kinds = Self::default();
-        let mut known: HashMap<Kind, usize> = HashMap::new();
-        let mut position = |kind: Kind, kinds: &mut Vec<Kind>| {
-            *known.entry(kind).or_insert_with_key(|kind| {
-                kinds.push(kind.clone());
-                kinds.len() - 1
-            })
-        };
-        if !context.snapshot.has_read(Source::Pods) {
-            let plain = position(answers.plain_kind(), &mut kinds.kinds);
-            let endpoints = context.snapshot.endpoints.iter().map(|stored| &stored.value);
-            for endpoint in endpoints.filter(|endpoint| !endpoint.is_of_openstack()) {
-                kinds
-                    .of_nodes
-                    .entry(endpoint.node().packed())
-                    .or_default()
-                    .count(plain);
-            }
-            return kinds;
+        if answers.context.snapshot.has_read(Source::Pods) {
+            Self::of_pods(answers)
+        } else {
+            Self::of_endpoints(answers)
         }
+    }
 
+    fn of_endpoints(answers: &Answers<'_, 's>) -> Self {
+        let plain = 0;
+        let mut of_nodes: FastMap<&[u8], PodsOfNode<'_>> = FastMap::default();
+        for stored in &answers.context.snapshot.endpoints {
+            let endpoint = &stored.value;
+            if !endpoint.is_of_openstack() {
+                let of_node = of_nodes.entry(endpoint.node().packed()).or_default();
+                of_node.count(plain);
+            }
+        }
+        Self {
+            kinds: vec![answers.plain_kind()],
+            of_nodes,
+        }
+    }
+
+    fn of_pods(answers: &Answers<'_, 's>) -> Self {
+        let context = answers.context;
         let requests = Requests::new(answers);
-        let pods = context.snapshot.pods.iter().map(|stored| &stored.value);
-        for pod in pods.filter(|pod| !pod.finished && !pod.host_network && !pod.node().is_empty()) {
-            let of_node = kinds.of_nodes.entry(pod.node().packed()).or_default();
+        let mut kinds = KindList::default();
+        let mut of_nodes: FastMap<&[u8], PodsOfNode<'_>> = FastMap::default();
+        for stored in &context.snapshot.pods {
+            let pod = &stored.value;
+            if pod.finished || pod.host_network || pod.node().is_empty() {
+                continue;
+            }
+            let of_node = of_nodes.entry(pod.node().packed()).or_default();
             of_node.has_pods = true;
             if pod.waits() {
                 if pod.is_older_than(PATIENCE, context.now) {
                     of_node.waiting.push(pod);
                 }
-            } else if !pod.deleting && is_served(context, pod) {
-                match requests.kind_of(pod) {
-                    Ok(Some(kind)) => of_node.count(position(kind, &mut kinds.kinds)),
-                    Ok(None) => {}
-                    Err(refused) => of_node.refused.push(refused),
-                }
+                continue;
+            }
+            if pod.deleting || !is_served(context, pod) {
+                continue;
+            }
+            match requests.kind_of(pod) {
+                Ok(Some(kind)) => of_node.count(kinds.position(kind)),
+                Ok(None) => {}
+                Err(refused) => of_node.refused.push(refused),
             }
         }
-        kinds
+        Self {
+            kinds: kinds.list,
+            of_nodes,
+        }
     }
 
     /// The refusals of pods that run on a node, but whose requests Calico would refuse if they started again.
@@ -126,10 +140,31 @@ impl<'s> Kinds<'s> {
     }
 }
 
+/// The different kinds, in the order in which they were found.
+#[derive(Default)]
+struct KindList {
+    list: Vec<Kind>,
+    positions: HashMap<Kind, usize>,
+}
+
+impl KindList {
+    /// Returns the position of a kind, which is added if it is missing.
+    fn position(&mut self, kind: Kind) -> usize {
+        if let Some(position) = self.positions.get(&kind) {
+            return *position;
+        }
+        let position = self.list.len();
+        self.list.push(kind.clone());
+        self.positions.insert(kind, position);
+        position
+    }
+}
+
 impl PodsOfNode<'_> {
+    /// Adds a running pod of a kind, which is given by its position.
     fn count(&mut self, kind: usize) {
         self.has_pods = true;
-        match self.running.iter_mut().find(|(known, _)| *known == kind) {
+        match self.running.iter_mut().find(|(counted, _)| *counted == kind) {
             Some((_, count)) => *count += 1,
             None => self.running.push((kind, 1)),
         }
@@ -170,9 +205,12 @@ impl<'a, 'c, 's> Requests<'a, 'c, 's> {
     /// # Errors
     /// If Calico would refuse the request if the pod started again.
     fn kind_of(&self, pod: &Pod) -> Result<Option<Kind>, Refused> {
-        let pod_namespace = || pod.namespace().to_string();
         // Pods of different namespaces are of one kind if no pool selects namespaces.
-        let kind_namespace = self.selects_namespaces.then(pod_namespace);
+        let kind_namespace = if self.selects_namespaces {
+            Some(pod.namespace().to_string())
+        } else {
+            None
+        };
         if pod.request.is_none() && !self.namespaces_ask {
             return Ok(Some(Kind {
                 namespace: kind_namespace,
@@ -186,10 +224,10 @@ impl<'a, 'c, 's> Requests<'a, 'c, 's> {
 
         let configuration = self.answers.configurations.of_cluster();
         let outlook = &self.answers.outlook;
-        match outlook.wanted(request, &pod_namespace(), configuration)? {
+        match outlook.wanted(request, &pod.namespace().to_string(), configuration)? {
             Wanted::Any { families, pools } => {
-                let mut asked = families.into_iter().zip(&pools).filter(|(is_asked, _)| *is_asked);
-                let names_all_pools = asked.all(|(_, pools)| !pools.is_empty());
+                let mut of_families = families.into_iter().zip(&pools);
+                let names_all_pools = of_families.all(|(is_asked, pools)| !is_asked || !pools.is_empty());
                 let namespace = if names_all_pools { None } else { kind_namespace };
                 Ok(Some(Kind {
                     families,

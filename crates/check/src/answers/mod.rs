@@ -55,7 +55,7 @@ impl<'c, 's> Answers<'c, 's> {
     pub(crate) fn with_add<T>(&self, pod: &Pod, node: &str, with: impl FnOnce(&PodAdd<'_>) -> T) -> T {
         let namespace = pod.namespace().to_string();
         let name = pod.name().to_string();
-        let held = self.held(pod);
+        let held = self.addresses_of_endpoint(pod);
         with(&PodAdd {
             node,
             namespace: &namespace,
@@ -67,9 +67,12 @@ impl<'c, 's> Answers<'c, 's> {
     }
 
     /// The addresses of a pod's endpoint, if the pod names addresses. On Kubernetes, the pod is its own endpoint.
-    fn held(&self, pod: &Pod) -> Vec<IpAddr> {
-        let names_addresses = |request: &PodRequest| !request.annotations.addresses.is_empty();
-        if !pod.request.as_deref().is_some_and(names_addresses) {
+    fn addresses_of_endpoint(&self, pod: &Pod) -> Vec<IpAddr> {
+        let names_addresses = pod
+            .request
+            .as_ref()
+            .is_some_and(|request| !request.annotations.addresses.is_empty());
+        if !names_addresses {
             return Vec::new();
         }
 
@@ -81,14 +84,14 @@ impl<'c, 's> Answers<'c, 's> {
             return in_status;
         }
 
-        let mut held = Vec::new();
+        let mut addresses = Vec::new();
         let endpoints = self.endpoints_by_pod().get(&(pod.namespace(), pod.name()));
         for endpoint in endpoints.into_iter().flatten() {
             if is_same_node(endpoint.node(), pod.node(), &self.context.index) {
-                held.extend(endpoint.addresses());
+                addresses.extend(endpoint.addresses());
             }
         }
-        held
+        addresses
     }
 
     /// Looks up all endpoints at once, since many pods can name addresses.
@@ -140,48 +143,49 @@ impl<'c, 's> Answers<'c, 's> {
     ) -> Result<Vec<(Family, Arc<Refused>)>, NotKnown> {
         let mut refusals = Vec::new();
         let mut is_known = true;
-        for family in Family::BOTH
-            .into_iter()
-            .filter(|family| kind.families[*family as usize])
-        {
-            let refused = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
+        for family in Family::BOTH {
+            if !kind.families[family as usize] {
+                continue;
+            }
+            let answer = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
                 ([], Some(namespace)) => self.outlook.refusal_in(namespace, node, family),
                 (pools, _) => self.outlook.refusal(node, family, pools),
             };
-            match refused {
-                Ok(refused) => refusals.extend(refused.map(|refused| (family, refused))),
+            match answer {
+                Ok(Some(refused)) => refusals.push((family, refused)),
+                Ok(None) => {}
                 Err(NotKnown) => is_known = false,
             }
         }
-        if is_known || !refusals.is_empty() {
-            Ok(refusals)
-        } else {
-            Err(NotKnown)
+
+        if refusals.is_empty() && !is_known {
+            return Err(NotKnown);
         }
+        Ok(refusals)
     }
 
     /// The kind of a node's next pod: that of most pods that run there, or else of a pod that requests nothing in
     /// particular.
     pub(crate) fn next_kind(&self, kinds: &Kinds<'s>, node: &Node) -> Kind {
-        kinds
-            .running_on(node)
-            .first()
-            .map_or_else(|| self.plain_kind(), |(kind, _)| (*kind).clone())
+        match kinds.running_on(node).first() {
+            Some((most_frequent, _)) => (*most_frequent).clone(),
+            None => self.plain_kind(),
+        }
     }
 
     /// The kind of a pod that requests nothing in particular.
     pub(crate) fn plain_kind(&self) -> Kind {
-        let none = PodRequest::default();
+        let nothing = PodRequest::default();
+        let no_namespace = "";
         let configuration = self.configurations.of_cluster();
-        let families = configuration.families;
-        match self.outlook.wanted(Some(&none), "", configuration) {
+        match self.outlook.wanted(Some(&nothing), no_namespace, configuration) {
             Ok(Wanted::Any { families, pools }) => Kind {
                 families,
                 pools,
                 namespace: None,
             },
             _ => Kind {
-                families,
+                families: configuration.families,
                 ..Kind::default()
             },
         }

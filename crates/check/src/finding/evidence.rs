@@ -160,7 +160,7 @@ impl AddressEvidence {
         self.records
             .iter()
             .filter_map(|record| record.record.as_ref().get("node"))
-            .map(|n| n.to_string())
+            .map(|node| node.to_string())
     }
 }
 

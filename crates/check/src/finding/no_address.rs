@@ -1,6 +1,6 @@
 //! Evidence about nodes and pods that get no address.
 
-use calipam_assign::{Family, PoolPassedOver, Refused};
+use calipam_assign::{Family, Refused};
 use calipam_model::words::joined;
 use serde::{Serialize, Serializer};
 
@@ -34,9 +34,12 @@ pub struct NoAddressEvidence {
 
 impl NoAddressEvidence {
     /// Joins the refusals with `and_no`. The result continues a sentence after the word "no".
-    pub(crate) fn says(&self, and_no: &str) -> String {
-        let of = |refusal: &RefusalEvidence| format!("{} address: {}", refusal.family, refusal.why);
-        joined(self.refusals.iter().map(of), and_no)
+    pub(crate) fn join_refusals(&self, and_no: &str) -> String {
+        let refusals = self.refusals.iter();
+        joined(
+            refusals.map(|refusal| format!("{} address: {}", refusal.family, refusal.why)),
+            and_no,
+        )
     }
 }
 
@@ -71,17 +74,20 @@ impl RefusalEvidence {
     /// Creates the evidence from the allocator's refusal: the reason, Calico's message, and the pools that were passed
     /// over.
     pub(crate) fn new(family: Family, refused: &Refused) -> Self {
-        let passed_over = |(pool, why): &(String, PoolPassedOver)| PassedOverEvidence {
-            pool: pool.clone(),
-            why: why.to_string(),
-        };
+        let mut pools = Vec::new();
+        for (pool, why) in &refused.pools {
+            pools.push(PassedOverEvidence {
+                pool: pool.clone(),
+                why: why.to_string(),
+            });
+        }
         Self {
             family,
             reason: refused.reason.name(),
             why: refused.reason.to_string(),
             of_request: refused.reason.is_of_request(),
             calico: refused.calico.clone(),
-            pools: refused.pools.iter().map(passed_over).collect(),
+            pools,
         }
     }
 }

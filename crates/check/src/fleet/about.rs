@@ -12,25 +12,25 @@ pub type Between<'c> = Vec<(&'c str, &'c Finding)>;
 /// Returns the findings between compared clusters about an address or a pool around it, by the name of each cluster that
 /// they concern.
 pub fn between(clusters: &[Cluster], address: IpAddr) -> BTreeMap<&str, Between<'_>> {
-    let mut found: BTreeMap<&str, Between<'_>> = BTreeMap::new();
-    for of in clusters {
-        for finding in &of.report.findings {
+    let mut by_cluster: BTreeMap<&str, Between<'_>> = BTreeMap::new();
+    for reporting in clusters {
+        for finding in &reporting.report.findings {
             if !finding.code.is_of_fleet() || !is_about(finding, address) {
                 continue;
             }
             let shared = SharedFinding {
-                cluster: of.name.clone(),
+                cluster: reporting.name.clone(),
                 key: finding.key(),
             };
             for cluster in clusters {
-                if cluster.name == of.name || cluster.shared.contains(&shared) {
-                    let concerning = found.entry(&cluster.name).or_default();
-                    concerning.push((of.name.as_str(), finding));
+                if cluster.name == reporting.name || cluster.shared.contains(&shared) {
+                    let concerning = by_cluster.entry(&cluster.name).or_default();
+                    concerning.push((reporting.name.as_str(), finding));
                 }
             }
         }
     }
-    found
+    by_cluster
 }
 
 fn is_about(finding: &Finding, address: IpAddr) -> bool {

@@ -66,7 +66,7 @@ fn compare(
 
         // A clash is one finding, of the first cluster, which names the others.
         let first_cluster = uses[0].1;
-        let finding = finding(group, uses, first_cluster, clusters.len(), is_live);
+        let finding = make_finding(group, uses, first_cluster, clusters.len(), is_live);
         clusters.remove(&first_cluster);
         found.push(NewFinding {
             cluster: first_cluster,
@@ -77,7 +77,7 @@ fn compare(
 }
 
 /// Makes the finding for one of the clusters that use an address. `uses` are ordered by cluster.
-fn finding(
+fn make_finding(
     group: &[&Cluster],
     uses: &[InUse<'_>],
     here: usize,
@@ -114,7 +114,7 @@ fn finding(
             .others
             .iter()
             .all(|other| other.kind == ElsewhereKind::User);
-    let has = |is_live: bool| {
+    let verb = |is_live: bool| {
         if is_live {
             "used by"
         } else {
@@ -126,13 +126,13 @@ fn finding(
             format!("{} in {}", other.name, other.cluster)
         } else {
             let is_live = other.kind == ElsewhereKind::User;
-            format!("{} {} in {}", has(is_live), other.name, other.cluster)
+            format!("{} {} in {}", verb(is_live), other.name, other.cluster)
         }
     });
-    let and = if are_live { "and by" } else { "and" };
+    let conjunction = if are_live { "and by" } else { "and" };
     let message = format!(
-        "is {} {}, {and} {users_elsewhere}",
-        has(is_live(here)),
+        "is {} {}, {conjunction} {users_elsewhere}",
+        verb(is_live(here)),
         short(user)
     );
     Finding::new(

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::Cluster;
 use crate::code::Code;
-use crate::earlier::{self, Changes, EarlierFinding, EarlierReport, NoReport, OfCluster, WrittenChanges};
+use crate::earlier::{
+    self, Changes, EarlierFinding, EarlierReport, NoReport, WrittenChanges, WrittenCluster,
+};
 use crate::finding::Finding;
 
 /// A report from `calipam check -o json` or `-o yaml` on several clusters.
@@ -23,7 +25,7 @@ pub struct EarlierFleet {
 #[serde(rename_all = "camelCase")]
 struct ReportedClusters {
     taken_at: Timestamp,
-    clusters: Vec<OfCluster>,
+    clusters: Vec<WrittenCluster>,
     findings: Vec<EarlierFinding>,
     #[serde(default)]
     changes: WrittenChanges,
@@ -41,24 +43,26 @@ impl EarlierFleet {
             findings,
             changes,
         } = earlier::decode(report, "FleetReport", NoReport::NotOfFleet)?;
-        let of_each = clusters.into_iter().map(|mut of| {
-            let name = std::mem::take(&mut of.name);
-            (
-                name,
-                EarlierReport {
-                    taken_at,
-                    ..EarlierReport::of_cluster(of)
-                },
-            )
-        });
-        let mut clusters: BTreeMap<String, EarlierReport> = of_each.collect();
-        for finding in findings.into_iter().chain(changes.not_checked) {
-            let of = clusters.get_mut(&finding.cluster);
-            of.ok_or_else(|| NoReport::OfNoCluster(finding.cluster.clone()))?
-                .findings
-                .push(finding);
+        let mut reports: BTreeMap<String, EarlierReport> = BTreeMap::new();
+        for mut cluster in clusters {
+            let name = std::mem::take(&mut cluster.name);
+            let report = EarlierReport {
+                taken_at,
+                ..EarlierReport::of_cluster(cluster)
+            };
+            reports.insert(name, report);
         }
-        Ok(Self { taken_at, clusters })
+
+        for finding in findings.into_iter().chain(changes.not_checked) {
+            let Some(report) = reports.get_mut(&finding.cluster) else {
+                return Err(NoReport::OfNoCluster(finding.cluster));
+            };
+            report.findings.push(finding);
+        }
+        Ok(Self {
+            taken_at,
+            clusters: reports,
+        })
     }
 
     /// Takes a cluster's earlier report out of this value, and returns the changes since that report. Everything is new
@@ -67,29 +71,31 @@ impl EarlierFleet {
     /// that are absent now count as not checked.
     pub fn changes(&mut self, cluster: &Cluster, dropped: &[Finding], all_read: bool) -> Changes {
         let guid = &cluster.report.cluster.guid;
-        let known = self.clusters.remove(&cluster.name);
-        let is_same =
-            |earlier: &EarlierReport| !cluster.is_read || earlier.guid.is_empty() || earlier.guid == *guid;
-        let earlier = known.filter(is_same).unwrap_or_else(|| EarlierReport {
-            guid: guid.clone(),
-            taken_at: self.taken_at,
-            read: Some(BTreeSet::new()),
-            findings: Vec::new(),
-        });
+        let earlier = match self.clusters.remove(&cluster.name) {
+            Some(earlier) if !cluster.is_read || earlier.guid.is_empty() || earlier.guid == *guid => earlier,
+            _ => EarlierReport {
+                guid: guid.clone(),
+                taken_at: self.taken_at,
+                read: Some(BTreeSet::new()),
+                findings: Vec::new(),
+            },
+        };
         let mut changes = Changes::since(
             earlier,
             &cluster.report.coverage,
             &cluster.report.findings,
             dropped,
         );
-        let is_between = |finding: &mut EarlierFinding| {
-            let code = finding.code.parse::<Code>();
-            code.is_ok_and(|code| code.is_of_fleet() && code != Code::ClusterUnreadable)
-        };
         if !all_read {
-            let between: Vec<EarlierFinding> = changes.gone.extract_if(.., is_between).collect();
-            changes.not_checked.extend(between);
+            let between_clusters = changes.gone.extract_if(.., |finding| is_between(finding));
+            changes.not_checked.extend(between_clusters);
         }
         changes
     }
+}
+
+/// True for an earlier finding between clusters.
+fn is_between(finding: &EarlierFinding) -> bool {
+    let code = finding.code.parse::<Code>();
+    code.is_ok_and(|code| code.is_of_fleet() && code != Code::ClusterUnreadable)
 }

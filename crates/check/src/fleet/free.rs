@@ -20,12 +20,13 @@ pub fn free_ranges(
             if free.len() == most {
                 return free;
             }
-            let around = taken.around(candidate);
             if !taken.touches(candidate) {
                 free.push(candidate);
             }
-            let last = cidr::subnet_place(*region, prefix, around.unwrap_or(candidate).broadcast());
-            next = last.and_then(|place| cidr::subnet_at(*region, prefix, place.checked_add(1)?));
+            // A larger taken range around the candidate is skipped at once.
+            let skipped = taken.around(candidate).unwrap_or(candidate);
+            let last_place = cidr::subnet_place(*region, prefix, skipped.broadcast());
+            next = last_place.and_then(|place| cidr::subnet_at(*region, prefix, place.checked_add(1)?));
         }
     }
     free

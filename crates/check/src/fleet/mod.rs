@@ -134,53 +134,56 @@ pub fn remove_duplicates(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<Str
         let taken_at = cluster.report.cluster.taken_at;
         (cluster.is_live, taken_at <= now, taken_at)
     };
-    let mut counts: BTreeMap<&str, &Cluster> = BTreeMap::new();
-    for cluster in clusters
-        .iter()
-        .filter(|cluster| !cluster.report.cluster.guid.is_empty())
-    {
-        let counted = counts.entry(&cluster.report.cluster.guid).or_insert(cluster);
-        if rank(cluster) > rank(counted) {
-            *counted = cluster;
+    let mut best: BTreeMap<&str, &Cluster> = BTreeMap::new();
+    for cluster in clusters.iter() {
+        let guid = &cluster.report.cluster.guid;
+        if guid.is_empty() {
+            continue;
+        }
+        let best_with_guid = best.entry(guid).or_insert(cluster);
+        if rank(cluster) > rank(best_with_guid) {
+            *best_with_guid = cluster;
         }
     }
-    let counts: BTreeMap<String, String> = counts
+    let best_names: BTreeMap<String, String> = best
         .into_iter()
-        .map(|(guid, counted)| (guid.to_owned(), counted.name.clone()))
+        .map(|(guid, cluster)| (guid.to_owned(), cluster.name.clone()))
         .collect();
 
-    let mut said = Vec::new();
+    let mut notes = Vec::new();
     clusters.retain_mut(|cluster| {
         let ClusterIdentity { guid, location, .. } = &cluster.report.cluster;
-        let Some(other) = counts.get(guid).filter(|counted| **counted != cluster.name) else {
+        let other = best_names.get(guid).filter(|best| **best != cluster.name);
+        let Some(other) = other else {
             return true;
         };
         let reason = format!("it has the same GUID as {other}, and only one of them counts");
         if cluster.is_live {
-            said.push(format!("{} is left out: {reason}", cluster.name));
+            notes.push(format!("{} is left out: {reason}", cluster.name));
             return false;
         }
         let unreadable = Cluster::unreadable(&cluster.name, location.clone(), reason);
-        (cluster.report, cluster.pools, cluster.ranges) =
-            (unreadable.report, unreadable.pools, unreadable.ranges);
+        cluster.report = unreadable.report;
+        cluster.pools = unreadable.pools;
+        cluster.ranges = unreadable.ranges;
         cluster.is_read = false;
         true
     });
-    said
+    notes
 }
 
 /// Keeps the shared findings that are still in the reports, after other findings were left out of these.
 pub fn narrow_shared(clusters: &mut [Cluster]) {
     let mut reported = BTreeSet::new();
-    for Cluster { name, report, .. } in &*clusters {
-        let between = report
-            .findings
-            .iter()
-            .filter(|finding| finding.code.is_of_fleet());
-        reported.extend(between.map(|finding| SharedFinding {
-            cluster: name.clone(),
-            key: finding.key(),
-        }));
+    for cluster in clusters.iter() {
+        for finding in &cluster.report.findings {
+            if finding.code.is_of_fleet() {
+                reported.insert(SharedFinding {
+                    cluster: cluster.name.clone(),
+                    key: finding.key(),
+                });
+            }
+        }
     }
     for cluster in clusters {
         cluster.shared.retain(|finding| reported.contains(finding));
@@ -190,38 +193,43 @@ pub fn narrow_shared(clusters: &mut [Cluster]) {
 /// Compares the clusters within each group, and adds the findings to their reports.
 pub fn compare(clusters: &mut [Cluster]) {
     let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (position, cluster) in clusters.iter().enumerate().filter(|(_, cluster)| cluster.is_read) {
-        if let Some(group) = &cluster.group {
+    for (position, cluster) in clusters.iter().enumerate() {
+        if cluster.is_read
+            && let Some(group) = &cluster.group
+        {
             groups.entry(group).or_default().push(position);
         }
     }
-    let mut of_each: BTreeMap<usize, Vec<Finding>> = BTreeMap::new();
+
+    let mut findings_by_cluster: BTreeMap<usize, Vec<Finding>> = BTreeMap::new();
     let mut shared: Vec<(usize, SharedFinding)> = Vec::new();
     let mut overlapping: Vec<(usize, IpNet)> = Vec::new();
     for positions in groups.values().filter(|positions| positions.len() > 1) {
         let group: Vec<&Cluster> = positions.iter().map(|position| &clusters[*position]).collect();
-        let mut of_group = Vec::new();
-        let of_pools = pools::check(&group, &mut of_group);
-        overlapping.extend(
-            of_pools
-                .into_iter()
-                .map(|(member, pool)| (positions[member], pool)),
-        );
-        addresses::check(&group, &mut of_group);
-        settings::check(&group, &mut of_group);
-        for found in of_group {
-            for other in found.others {
+        let mut new_findings = Vec::new();
+        for (member, pool) in pools::check(&group, &mut new_findings) {
+            overlapping.push((positions[member], pool));
+        }
+        addresses::check(&group, &mut new_findings);
+        settings::check(&group, &mut new_findings);
+
+        for new_finding in new_findings {
+            for other in new_finding.others {
                 let finding = SharedFinding {
-                    cluster: group[found.cluster].name.clone(),
-                    key: found.finding.key(),
+                    cluster: group[new_finding.cluster].name.clone(),
+                    key: new_finding.finding.key(),
                 };
                 shared.push((positions[other], finding));
             }
-            let position = positions[found.cluster];
-            of_each.entry(position).or_default().push(found.finding);
+            let position = positions[new_finding.cluster];
+            findings_by_cluster
+                .entry(position)
+                .or_default()
+                .push(new_finding.finding);
         }
     }
-    for (position, findings) in of_each {
+
+    for (position, findings) in findings_by_cluster {
         clusters[position].report.add(findings);
     }
     for (position, finding) in shared {

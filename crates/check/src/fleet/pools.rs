@@ -51,11 +51,9 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<NewFinding>) -> Vec<(usi
 /// packets between pools, so the two clusters' pods reach each other by their own addresses.
 fn is_unused(pool: &PoolView, enabled: &CidrSet, member: &Cluster) -> bool {
     let used = &member.ranges.used;
-    let of_enabled: u64 = enabled
-        .within(pool.cidr)
-        .map(|part| used.count_within(part))
-        .sum();
-    used.count_within(pool.cidr) == of_enabled
+    let enabled_parts = enabled.within(pool.cidr);
+    let used_in_enabled: u64 = enabled_parts.map(|part| used.count_within(part)).sum();
+    used.count_within(pool.cidr) == used_in_enabled
 }
 
 /// Finds ranges in which several clusters have pools. Such a range is one finding: about its first pool, which contains
@@ -86,10 +84,10 @@ fn check_overlaps(
         }
         let describe = |evidence: &ElsewhereEvidence| {
             let pools = evidence.list(pool_words);
-            format!("overlaps {pools}{}", in_use(&evidence.others))
+            format!("overlaps {pools}{}", in_use_clause(&evidence.others))
         };
         let code = Code::OverlappingClusterPools;
-        let finding = finding(code, first.pool, overlaps, further, describe);
+        let finding = make_finding(code, first.pool, overlaps, further, describe);
         found.push(NewFinding {
             cluster: first.cluster,
             others: clusters,
@@ -152,7 +150,7 @@ fn check_announced(
                 evidence.list(pool_words)
             )
         };
-        let finding = finding(
+        let finding = make_finding(
             Code::DisabledPoolMismatch,
             disabled.pool,
             others,
@@ -233,7 +231,7 @@ fn check_places(group: &[&Cluster], own: &[ClusterPool<'_>], found: &mut Vec<New
             .collect();
         let further = number - others.len();
         let describe = |evidence: &ElsewhereEvidence| format!("covers {}", evidence.list(place_words));
-        let finding = finding(Code::PoolCoversOtherCluster, pool, others, further, describe);
+        let finding = make_finding(Code::PoolCoversOtherCluster, pool, others, further, describe);
         found.push(NewFinding {
             cluster: *cluster,
             others: clusters,
@@ -289,7 +287,7 @@ fn elsewhere(group: &[&Cluster], ClusterPool { pool, cluster }: &ClusterPool<'_>
 }
 
 /// Makes a finding. Its message begins with the pool's name and CIDR, and continues with the result of `describe`.
-fn finding(
+fn make_finding(
     code: Code,
     pool: &PoolView,
     others: Vec<Elsewhere>,
@@ -330,17 +328,17 @@ fn place_words(other: &Elsewhere) -> String {
 }
 
 /// Returns the clause that says how many addresses each cluster uses in the range shared with the first of `others`.
-fn in_use(others: &[Elsewhere]) -> String {
+fn in_use_clause(others: &[Elsewhere]) -> String {
     let Some(shared) = others.first().and_then(|other| other.in_use) else {
         return String::new();
     };
-    let which = if others.len() > 1 {
+    let addresses = if others.len() > 1 {
         "addresses shared with the first"
     } else {
         "shared addresses"
     };
     format!(
-        "; {} of the {which} are in use here and {} there",
+        "; {} of the {addresses} are in use here and {} there",
         shared.here, shared.there
     )
 }

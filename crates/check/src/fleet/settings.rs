@@ -36,20 +36,24 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<NewFinding>) {
     let mut others: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     for (name, value) in SETTINGS {
         let values: Vec<Option<String>> = group.iter().map(|cluster| value(cluster)).collect();
-        let numbers = numbers(&values);
+        let numbers = count_values(&values);
         let mut values_in_group = Vec::new();
         for (value, number) in &numbers {
             values_in_group.push(format!("{value} in {}", count(*number, "cluster", "clusters")));
         }
         let in_group = values_in_group.join("; ");
 
-        let usual = usual(&numbers);
-        let reporting = reporting(&values, usual);
+        let usual = most_common(&numbers);
+        let reporting = reporting_clusters(&values, usual);
         if usual.is_none()
             && let Some((first, _)) = reporting.first()
         {
-            let known = (0..values.len()).filter(|position| values[*position].is_some() && position != first);
-            others.entry(*first).or_default().extend(known);
+            let compared = others.entry(*first).or_default();
+            for (position, value) in values.iter().enumerate() {
+                if value.is_some() && position != *first {
+                    compared.insert(position);
+                }
+            }
         }
         for (position, value) in reporting {
             let places = [
@@ -82,7 +86,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<NewFinding>) {
 }
 
 /// The number of clusters with each value. Clusters whose value is not known do not count.
-fn numbers(values: &[Option<String>]) -> BTreeMap<&str, usize> {
+fn count_values(values: &[Option<String>]) -> BTreeMap<&str, usize> {
     let mut numbers = BTreeMap::new();
     for value in values.iter().flatten() {
         *numbers.entry(value.as_str()).or_default() += 1;
@@ -91,16 +95,19 @@ fn numbers(values: &[Option<String>]) -> BTreeMap<&str, usize> {
 }
 
 /// Returns the value that most clusters have; `None` if there is no such value.
-fn usual<'v>(numbers: &BTreeMap<&'v str, usize>) -> Option<&'v str> {
+fn most_common<'v>(numbers: &BTreeMap<&'v str, usize>) -> Option<&'v str> {
     let all: usize = numbers.values().sum();
-    let mut each = numbers.iter();
-    each.find(|(_, number)| **number * 2 > all)
-        .map(|(value, _)| *value)
+    for (value, number) in numbers {
+        if number * 2 > all {
+            return Some(value);
+        }
+    }
+    None
 }
 
 /// The positions and values of the clusters that report a setting: those without the usual value. If there is none, the
 /// first cluster reports all values; if all clusters agree, none does.
-fn reporting<'v>(values: &'v [Option<String>], usual: Option<&str>) -> Vec<(usize, &'v str)> {
+fn reporting_clusters<'v>(values: &'v [Option<String>], usual: Option<&str>) -> Vec<(usize, &'v str)> {
     let mut reporting = Vec::new();
     for (position, value) in values.iter().enumerate() {
         if let Some(value) = value {

@@ -113,11 +113,13 @@ impl Used {
 
     /// Counts the addresses in use within `region`.
     pub fn count_within(&self, region: IpNet) -> u64 {
-        let inside = inside(&self.blocks, region, |block| block.cidr);
-        let mut count = match (self.before.get(inside.start), self.before.get(inside.end)) {
-            (Some(before_first), Some(before_end)) => before_end - before_first,
-            _ => 0,
-        };
+        let blocks_inside = inside(&self.blocks, region, |block| block.cidr);
+        let mut count = 0;
+        if let Some(before_first) = self.before.get(blocks_inside.start)
+            && let Some(before_end) = self.before.get(blocks_inside.end)
+        {
+            count += before_end - before_first;
+        }
 
         // A block outside of the region is disjoint from it or contains it. Only a block that contains the region
         // matters here.

@@ -84,7 +84,7 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
 /// Finds the problems of a stored block, and the addresses that have cooled down by `now`.
 fn index_block(
     stored: &Versioned<StoredBlock>,
-    future: Timestamp,
+    latest_release: Timestamp,
     now: Timestamp,
     cooldown: Option<SignedDuration>,
 ) -> IndexedBlock<'_> {
@@ -96,7 +96,7 @@ fn index_block(
     // Looking at cooling addresses is most of the work. Most blocks have none, and skip it.
     let cooling = content.usable().filter(|block| block.has_cooling());
     if let Some(block) = cooling {
-        problems.extend(released_in_future(block, future));
+        problems.extend(released_in_future(block, latest_release));
     }
     if content.cidr() != stored.value.key {
         problems.push(BlockProblem::KeyMismatch {
@@ -108,16 +108,19 @@ fn index_block(
     let mut usable = None;
     let mut sound = None;
     let mut cooled = None;
-    if problems
+    let is_usable = problems
         .iter()
-        .all(|problem| matches!(problem, BlockProblem::UnreferencedAttribute { .. }))
-    {
+        .all(|problem| matches!(problem, BlockProblem::UnreferencedAttribute { .. }));
+    if is_usable {
         usable = content.usable();
     }
     if problems.is_empty() {
         sound = usable;
     }
-    if let (Some(block), Some(_), Some(cooldown)) = (sound, cooling, cooldown) {
+    if let Some(block) = sound
+        && cooling.is_some()
+        && let Some(cooldown) = cooldown
+    {
         let without_cooled = block.without_cooled(now, cooldown);
         if without_cooled.allocated() < block.allocated() {
             cooled = Some(Box::new(without_cooled.into_owned()));
@@ -147,12 +150,15 @@ pub(super) fn blocks_around<'b, 's>(
     })
 }
 
-/// Returns a problem for each address that was released after `limit`, the latest time that can be right.
-fn released_in_future(block: &Block, limit: Timestamp) -> Vec<BlockProblem> {
+/// Returns a problem for each address that was released after `latest_release`, the latest time that can be right.
+fn released_in_future(block: &Block, latest_release: Timestamp) -> Vec<BlockProblem> {
     let mut problems = Vec::new();
     for allocation in block.allocations() {
         let attribute = allocation.attribute;
-        if attribute.released_time().is_none_or(|time| time <= limit) {
+        let Some(released) = attribute.released_time() else {
+            continue;
+        };
+        if released <= latest_release {
             continue;
         }
         let released_at = attribute.released_at().map(|time| time.to_string());

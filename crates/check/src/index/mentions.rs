@@ -91,10 +91,10 @@ fn field_of_pod(pod: &Pod, address: IpAddr) -> Option<&'static str> {
     if !pod.mentioned().any(|mentioned| mentioned == address) {
         return None;
     }
-    let (_, kinds) = pod.evidence().iter().find(|(named, _)| *named == address)?;
+    let (_, sources) = pod.evidence().iter().find(|(named, _)| *named == address)?;
     // The fields are in the order of their strength.
-    for (kind, field) in FIELDS_OF_PODS {
-        if kinds & kind != 0 {
+    for (source, field) in FIELDS_OF_PODS {
+        if sources & source != 0 {
             return Some(field);
         }
     }
@@ -111,15 +111,12 @@ impl std::fmt::Display for Mention {
             node,
             ..
         } = &*self.owner;
-        write!(
-            f,
-            "{kind} {}",
-            if *kind == OwnerKind::Endpoint || pod.is_empty() {
-                name
-            } else {
-                pod
-            }
-        )?;
+        let shown_name = if *kind == OwnerKind::Endpoint || pod.is_empty() {
+            name
+        } else {
+            pod
+        };
+        write!(f, "{kind} {shown_name}")?;
         if !node.is_empty() {
             write!(f, " on {node}")?;
         }

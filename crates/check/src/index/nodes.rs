@@ -6,7 +6,7 @@ use calipam_model::node::Node;
 use calipam_model::snapshot::{Snapshot, Versioned};
 use calipam_model::text::{Text, TextRef};
 
-use super::{BrokenWorkload, Index};
+use super::Index;
 use crate::{FastMap, FastSet};
 
 impl<'s> Index<'s> {
@@ -28,9 +28,10 @@ impl<'s> Index<'s> {
         if self.node_exists(&name) {
             return name;
         }
-        self.calico_nodes
-            .get(name.as_str())
-            .map_or(name, |calico| (*calico).to_owned())
+        match self.calico_nodes.get(name.as_str()) {
+            Some(calico_name) => (*calico_name).to_owned(),
+            None => name,
+        }
     }
 
     /// Returns true if the node exists, even if its object cannot be decoded. If Kubernetes was read together with
@@ -54,9 +55,14 @@ impl<'s> Index<'s> {
     /// Returns true if an endpoint or unfinished pod names the node. Such a node could be alive even if its object is
     /// gone.
     pub fn workloads_name_node(&self, name: &str) -> bool {
-        let by_key = |e: &BrokenWorkload<'_>| e.name.as_ref().is_some_and(|parts| parts.node == name);
-        self.nodes_of_workloads.contains(&Text::new(name).as_ref())
-            || self.broken_workloads.iter().any(by_key)
+        if self.nodes_of_workloads.contains(&Text::new(name).as_ref()) {
+            return true;
+        }
+        let mut keys = self
+            .broken_workloads
+            .iter()
+            .filter_map(|broken| broken.name.as_ref());
+        keys.any(|key| key.node == name)
     }
 
     fn has_object(&self, name: &str) -> bool {
@@ -90,14 +96,14 @@ pub(super) fn departed_nodes<'s>(snapshot: &'s Snapshot, kubernetes: &FastSet<&s
 
 /// Returns the nodes' own addresses that are in pools, with the positions of the nodes. Pods could get the same
 /// addresses.
-pub(super) fn nodes_in_pools(snapshot: &Snapshot, left: &FastSet<&str>) -> FastMap<IpAddr, u32> {
+pub(super) fn nodes_in_pools(snapshot: &Snapshot, departed: &FastSet<&str>) -> FastMap<IpAddr, u32> {
     let is_in_pool = |address: &IpAddr| {
         let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
         pools.any(|pool| pool.cidr.contains(address))
     };
     let mut in_pools = FastMap::default();
     for (position, node) in (0..).zip(&snapshot.nodes) {
-        if left.contains(node.value.name.as_str()) {
+        if departed.contains(node.value.name.as_str()) {
             continue;
         }
         for address in &node.value.addresses {

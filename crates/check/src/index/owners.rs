@@ -16,21 +16,19 @@ const LONGEST_ID: usize = 256;
 impl Index<'_> {
     /// Describes the users of an address, sorted by kind and name.
     pub(crate) fn describe_users(&self, address: IpAddr, uses: &[Use]) -> Vec<Arc<OwnerEvidence>> {
-        let mut owners: Vec<Arc<OwnerEvidence>> = uses
-            .iter()
-            .map(|used| self.describe_user(address, used.owner))
-            .collect();
-        owners.extend(self.node_of_own_address(address).map(|node| {
-            let owner = OwnerEvidence::new(OwnerKind::Node, node.name.clone());
-            let fields = vec![OwnerField::Address(address)];
-            Arc::new(OwnerEvidence {
+        let mut users: Vec<Arc<OwnerEvidence>> = Vec::with_capacity(uses.len());
+        for used in uses {
+            users.push(self.describe_user(address, used.owner));
+        }
+        if let Some(node) = self.node_of_own_address(address) {
+            users.push(Arc::new(OwnerEvidence {
                 node: node.name.clone(),
-                fields,
-                ..owner
-            })
-        }));
-        owners.sort();
-        owners
+                fields: vec![OwnerField::Address(address)],
+                ..OwnerEvidence::new(OwnerKind::Node, node.name.clone())
+            }));
+        }
+        users.sort();
+        users
     }
 
     /// Describes the user of an address.
@@ -82,11 +80,11 @@ impl Index<'_> {
             }
         }
 
-        let description = |owner| Arc::new(self.describe(owner, LISTED_FIELDS));
-        large
-            .into_iter()
-            .map(|owner| (owner, description(owner)))
-            .collect()
+        let mut descriptions = HashMap::new();
+        for owner in large {
+            descriptions.insert(owner, Arc::new(self.describe(owner, LISTED_FIELDS)));
+        }
+        descriptions
     }
 
     /// Describes an owner for a finding, with at most `most` of the fields in which it names addresses.
@@ -129,10 +127,9 @@ impl Index<'_> {
             }
             Owner::Tunnel(position, kind) => {
                 let node = self.snapshot.nodes[position as usize].value.name.clone();
-                let fields = vec![OwnerField::Tunnel(kind)];
                 OwnerEvidence {
                     node: node.clone(),
-                    fields,
+                    fields: vec![OwnerField::Tunnel(kind)],
                     ..OwnerEvidence::new(OwnerKind::Tunnel, node)
                 }
             }

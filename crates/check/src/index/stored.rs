@@ -24,8 +24,8 @@ impl<'s> Index<'s> {
             .map(|key| Stored { key, block: None });
 
         let mut stored: Vec<Stored<'_, '_>> = read.chain(broken).collect();
-        stored.sort_by_key(|s| (s.key, s.block.is_none()));
-        stored.dedup_by_key(|s| s.key);
+        stored.sort_by_key(|block| (block.key, block.block.is_none()));
+        stored.dedup_by_key(|block| block.key);
         stored
     }
 }

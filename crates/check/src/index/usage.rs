@@ -21,20 +21,29 @@ use super::{IndexedBlock, Owner, PodName, Use};
 use crate::claim::{Claim, names_service};
 use crate::{FastMap, FastSet};
 
+/// Another IPAM that assigns addresses to some owners instead of Calico IPAM.
+#[derive(Clone, Copy)]
+pub(super) struct OtherIpam {
+    /// True if Calico IPAM serves only services.
+    pub serves_pods_and_tunnels: bool,
+    /// True if host-local serves the pods, and the tunnels whose addresses are in their nodes' ranges.
+    pub is_host_local: bool,
+}
+
 /// Returns the uses of addresses by live owners, and the addresses that objects merely name; both ascending.
-pub(super) fn of(
+pub(super) fn find_users(
     snapshot: &Snapshot,
     blocks: &[IndexedBlock<'_>],
     pods: &FastMap<PodName<'_>, u32>,
     nodes_in_pools: &FastMap<IpAddr, u32>,
     departed_nodes: &FastSet<&str>,
-    [services_only, host_local]: [bool; 2],
+    other_ipam: OtherIpam,
 ) -> (Vec<Use>, Vec<IpAddr>) {
     // With a million endpoints, this takes a long time, mostly for sorting, so it is done in parallel.
     let parts = in_parts(OBJECTS, snapshot.endpoints.len(), |range| {
         let mut part = Usage::default();
         part.uses.reserve(range.len());
-        part.endpoints(snapshot, range, pods);
+        part.add_endpoints(snapshot, range, pods);
         part.uses.sort_unstable();
         part
     });
@@ -47,18 +56,19 @@ pub(super) fn of(
         usage.mentioned.extend(part.mentioned);
         usage.with_endpoint.extend(part.with_endpoint);
     }
-    usage.pods(snapshot);
-    if host_local {
-        usage
-            .mentioned
-            .extend(usage.uses.drain(..).map(|used| used.address));
+
+    usage.add_pods(snapshot);
+    if other_ipam.is_host_local {
+        usage.only_mention_uses();
     }
-    let nodes = (0..).zip(&snapshot.nodes);
-    for (position, node) in nodes.filter(|(_, node)| !departed_nodes.contains(node.value.name.as_str())) {
+    for (position, node) in (0..).zip(&snapshot.nodes) {
+        if departed_nodes.contains(node.value.name.as_str()) {
+            continue;
+        }
         // With `usePodCIDR`, tunnel addresses are from the node's range, too.
         let is_of_range = |address| node.value.pod_cidrs.iter().any(|range| range.contains(address));
         for (kind, address) in &node.value.tunnels {
-            if host_local && is_of_range(address) {
+            if other_ipam.is_host_local && is_of_range(address) {
                 usage.mentioned.push(*address);
             } else {
                 usage.uses.push(Use {
@@ -68,13 +78,11 @@ pub(super) fn of(
             }
         }
     }
-    if services_only {
+    if other_ipam.serves_pods_and_tunnels {
         // Addresses that another IPAM gave to pods and tunnels can be in Calico's pools.
-        usage
-            .mentioned
-            .extend(usage.uses.drain(..).map(|used| used.address));
+        usage.only_mention_uses();
     }
-    usage.services(snapshot, blocks);
+    usage.add_services(snapshot, blocks);
     usage.mentioned.extend(nodes_in_pools.keys());
     // Unlike an unstable sort, this one benefits from parts that are already sorted.
     usage.uses.sort();
@@ -118,14 +126,14 @@ pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
 /// Returns the names of nodes that endpoints and unfinished pods name. Endpoints are stored node by node, so
 /// most name the same node as the one before.
 pub(super) fn nodes_of_workloads(snapshot: &Snapshot) -> FastSet<TextRef<'_>> {
-    let endpoints = snapshot.endpoints.iter().map(|e| e.value.node());
-    let unfinished = snapshot.pods.iter().filter(|p| !p.value.finished);
+    let endpoints = snapshot.endpoints.iter().map(|endpoint| endpoint.value.node());
+    let unfinished_pods = snapshot.pods.iter().filter(|pod| !pod.value.finished);
     let mut nodes = FastSet::default();
-    let mut last = None;
-    for node in endpoints.chain(unfinished.map(|p| p.value.node())) {
-        if last != Some(node) {
+    let mut previous = None;
+    for node in endpoints.chain(unfinished_pods.map(|pod| pod.value.node())) {
+        if previous != Some(node) {
             nodes.insert(node);
-            last = Some(node);
+            previous = Some(node);
         }
     }
     nodes
@@ -146,10 +154,16 @@ struct Usage {
 }
 
 impl Usage {
+    /// Turns all uses into addresses that objects merely name.
+    fn only_mention_uses(&mut self) {
+        self.mentioned
+            .extend(self.uses.drain(..).map(|used| used.address));
+    }
+
     /// Adds the addresses that live endpoints use, except those that bypass IPAM. The addresses of other endpoints, and
     /// of OpenStack endpoints, are added to the addresses that are merely named. OpenStack addresses are assigned,
     /// shared and moved by Neutron.
-    fn endpoints(&mut self, snapshot: &Snapshot, range: Range<usize>, pods: &FastMap<PodName<'_>, u32>) {
+    fn add_endpoints(&mut self, snapshot: &Snapshot, range: Range<usize>, pods: &FastMap<PodName<'_>, u32>) {
         let pods_read = snapshot.has_read(Source::Pods);
         for (position, endpoint) in (range.start as u32..).zip(&snapshot.endpoints[range]) {
             let endpoint = &endpoint.value;
@@ -183,7 +197,7 @@ impl Usage {
     /// With the etcd datastore, the plugin writes no annotation, and the status can be older than the sandbox, so the
     /// pod's endpoint decides. Without an endpoint, a pod that is terminating or not ready has no sandbox with a
     /// network, and its address could belong to another pod. A node that Calico does not know uses another plugin.
-    fn pods(&mut self, snapshot: &Snapshot) {
+    fn add_pods(&mut self, snapshot: &Snapshot) {
         if snapshot.pods.is_empty() {
             return;
         }
@@ -214,7 +228,7 @@ impl Usage {
 
     /// Adds the addresses that services use. A service that Calico serves owns the ingress addresses that are in a pool
     /// for LoadBalancers, or that a block records for the service. All other ingress addresses are merely named.
-    fn services(&mut self, snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) {
+    fn add_services(&mut self, snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) {
         let controller = snapshot.serves_services();
         let controller = controller.and_then(Result::ok).unwrap_or_default();
         let mut offered_cidrs: Vec<IpNet> = Vec::new();
@@ -244,6 +258,13 @@ impl Usage {
 }
 
 fn is_recorded_for(blocks: &[IndexedBlock<'_>], service: &Service, address: IpAddr) -> bool {
-    let mut records = blocks_around(blocks, address).filter_map(|b| b.usable?.allocation_of(address));
-    records.any(|a| Claim::of(&a.attribute) == Claim::Service && names_service(&a.attribute, service))
+    for block in blocks_around(blocks, address) {
+        let allocation = block.usable.and_then(|usable| usable.allocation_of(address));
+        let Some(allocation) = allocation else { continue };
+        let record = &allocation.attribute;
+        if Claim::of(record) == Claim::Service && names_service(record, service) {
+            return true;
+        }
+    }
+    false
 }

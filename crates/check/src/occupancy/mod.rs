@@ -41,7 +41,10 @@ pub struct Tally {
 impl Tally {
     /// Returns the share of usable addresses that is taken, in percent; `None` if none is usable.
     pub fn percent(&self) -> Option<f64> {
-        (self.usable > 0).then(|| self.usable_taken as f64 * 100.0 / self.usable as f64)
+        if self.usable == 0 {
+            return None;
+        }
+        Some(self.usable_taken as f64 * 100.0 / self.usable as f64)
     }
 
     /// Returns the share of usable addresses that is taken, in percent, rounded down.
@@ -55,10 +58,11 @@ pub fn whole_percent(part: u128, whole: u128) -> Option<u8> {
     if whole == 0 {
         return None;
     }
-    // For a large IPv6 pool, multiplying first would overflow.
-    let percent = part
-        .checked_mul(100)
-        .map_or_else(|| part / (whole / 100), |hundred| hundred / whole);
+    let percent = match part.checked_mul(100) {
+        Some(hundredfold) => hundredfold / whole,
+        // For a large IPv6 pool, multiplying first would overflow.
+        None => part / (whole / 100),
+    };
     Some(u8::try_from(percent).unwrap_or(u8::MAX))
 }
 
@@ -100,18 +104,18 @@ impl<'c, 's> Occupancy<'c, 's> {
 
     /// Counts the addresses in a pool or any other CIDR. An address in several overlapping blocks counts once.
     pub fn tally(&self, region: IpNet) -> Tally {
-        self.sum(region, Detail::ByKind)
+        self.tally_in_detail(region, Detail::ByKind)
     }
 
     /// Like [`Self::tally`], but faster. Cooling and Windows-reserved addresses can count as in use.
     pub(crate) fn total_tally(&self, region: IpNet) -> Tally {
-        self.sum(region, Detail::Total)
+        self.tally_in_detail(region, Detail::Total)
     }
 
     /// Counts the addresses of a region, in as much detail as asked for.
-    fn sum(&self, region: IpNet, detail: Detail) -> Tally {
-        let around = self.around(region);
-        let mut blocks: Vec<&Stored<'_, '_>> = around.into_iter().chain(self.inside(region)).collect();
+    fn tally_in_detail(&self, region: IpNet, detail: Detail) -> Tally {
+        let mut blocks: Vec<&Stored<'_, '_>> = self.around(region);
+        blocks.extend(self.inside(region));
         blocks.dedup_by_key(|stored| stored.key);
 
         let mut sum = Sum {
@@ -144,10 +148,10 @@ impl<'c, 's> Occupancy<'c, 's> {
 
     /// Returns the larger blocks that contain the pool, the largest first.
     pub(crate) fn around(&self, pool: IpNet) -> Vec<&Stored<'c, 's>> {
-        let around = around(&self.stored, pool, |stored| stored.key);
-        let mut found: Vec<_> = around.flat_map(|range| &self.stored[range]).collect();
-        found.reverse();
-        found
+        let smallest_first = around(&self.stored, pool, |stored| stored.key);
+        let mut blocks: Vec<_> = smallest_first.flat_map(|range| &self.stored[range]).collect();
+        blocks.reverse();
+        blocks
     }
 
     /// Counts the addresses in one block, as if nothing overlapped it.
@@ -199,7 +203,9 @@ impl<'c, 's> Occupancy<'c, 's> {
         for (address, state) in taken {
             let is_reserved = self.reserved.contains(address);
             sum.add(state);
-            sum.taken_in_reserved += u128::from(is_reserved);
+            if is_reserved {
+                sum.taken_in_reserved += 1;
+            }
             if run.len() > 1 && self.unknown.contains(address) {
                 sum.taken_in_unknown += 1;
             } else if is_reserved {

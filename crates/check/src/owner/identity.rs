@@ -9,7 +9,7 @@ use crate::claim::{Claim, container_ids};
 const NO_NAMESPACE: TextRef<'static> = TextRef::EMPTY;
 
 /// Writes the bytes that identify a pod or a container into `key`.
-fn identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<'_>) {
+fn write_identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<'_>) {
     key.clear();
     key.extend_from_slice(&namespace.packed().len().to_be_bytes());
     key.extend_from_slice(namespace.packed());
@@ -18,42 +18,49 @@ fn identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<'_>) {
 
 /// Visits the identities of an endpoint or pod. `key` is a reusable buffer.
 pub(super) fn each_identity(key: &mut Vec<u8>, workload: &EndpointTexts<'_>, mut visit: impl FnMut(&[u8])) {
-    identity(key, workload.namespace, workload.pod);
+    write_identity(key, workload.namespace, workload.pod);
     visit(key);
-    identity(key, NO_NAMESPACE, workload.container_id);
+    write_identity(key, NO_NAMESPACE, workload.container_id);
     visit(key);
 
     // Other orchestrators name handles after the workload.
     if !workload.workload.is_empty()
         && let Some((namespace, name)) = workload.workload.to_string().split_once('.')
     {
-        identity(key, Text::new(namespace).as_ref(), Text::new(name).as_ref());
+        write_identity(key, Text::new(namespace).as_ref(), Text::new(name).as_ref());
         visit(key);
     }
 }
 
 /// Returns the identities under which a claim's workload could be found.
 pub(super) fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
-    let bytes = |namespace: TextRef<'_>, name: TextRef<'_>| {
-        let mut key = Vec::new();
-        identity(&mut key, namespace, name);
-        key
-    };
-    let container = |id: &str| bytes(NO_NAMESPACE, Text::new(id).as_ref());
     match claim {
-        Claim::Pod { namespace, pod, .. } => vec![bytes(*namespace, *pod)],
-        Claim::Container(id) => vec![container(id)],
+        Claim::Pod { namespace, pod, .. } => vec![pod_identity(*namespace, *pod)],
+        Claim::Container(id) => vec![container_identity(id)],
         // The handle could also be from bare CNI. It then consists of a network and a container ID that is not
         // hexadecimal.
         Claim::LegacyPod { namespace, pod } => {
             let handle = format!("{namespace}.{pod}");
-            let of_pod = bytes(Text::new(namespace).as_ref(), Text::new(pod).as_ref());
-            [of_pod]
-                .into_iter()
-                .chain(container_ids(&handle).map(container))
-                .collect()
+            let mut identities = vec![pod_identity(
+                Text::new(namespace).as_ref(),
+                Text::new(pod).as_ref(),
+            )];
+            identities.extend(container_ids(&handle).map(container_identity));
+            identities
         }
-        Claim::Foreign { handle } => container_ids(handle).map(container).collect(),
+        Claim::Foreign { handle } => container_ids(handle).map(container_identity).collect(),
         _ => Vec::new(),
     }
+}
+
+fn pod_identity(namespace: TextRef<'_>, name: TextRef<'_>) -> Vec<u8> {
+    let mut key = Vec::new();
+    write_identity(&mut key, namespace, name);
+    key
+}
+
+fn container_identity(id: &str) -> Vec<u8> {
+    let mut key = Vec::new();
+    write_identity(&mut key, NO_NAMESPACE, Text::new(id).as_ref());
+    key
 }

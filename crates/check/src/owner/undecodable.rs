@@ -10,16 +10,16 @@ use crate::index::{BrokenWorkload, Record};
 
 /// Returns true if a node's tunnel address cannot be decoded.
 pub(super) fn has_broken_tunnel(context: &Context<'_>, node: &str, kind: TunnelKind) -> bool {
-    context
-        .snapshot
-        .defects
-        .iter()
-        .any(|defect| match (&defect.key, &defect.kind) {
-            (Some(Key::Node(name)), DefectKind::Fields(fields)) => {
-                name == node && fields.iter().any(|f| f.field == kind.field())
-            }
-            _ => false,
-        })
+    for defect in &context.snapshot.defects {
+        if let Some(Key::Node(name)) = &defect.key
+            && name == node
+            && let DefectKind::Fields(fields) = &defect.kind
+            && fields.iter().any(|defect| defect.field == kind.field())
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// Returns true if the key of an undecodable endpoint or pod could be the recorded owner's. Such a key usually lacks

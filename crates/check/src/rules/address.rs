@@ -28,17 +28,14 @@ impl<'a, 'c, 's> Address<'a, 'c, 's> {
     pub(crate) fn holding(&self) -> impl Iterator<Item = &'a Record<'c, 's>> + Clone + use<'a, 'c, 's> {
         self.records
             .iter()
-            .filter(|r| !r.allocation.attribute.is_cooling())
+            .filter(|record| !record.allocation.attribute.is_cooling())
     }
 
     /// Collects the evidence about the address: its pool, its users, and its records.
     pub(crate) fn evidence(&self, context: &Context<'_>) -> AddressEvidence {
+        let pool = context.index.pools_around(self.address.into()).next();
         AddressEvidence {
-            pool: context
-                .index
-                .pools_around(self.address.into())
-                .next()
-                .map(|p| p.name.clone()),
+            pool: pool.map(|pool| pool.name.clone()),
             owners: context.index.describe_users(self.address, self.uses),
             records: self.records.iter().map(Record::evidence).collect(),
             ..AddressEvidence::default()
@@ -50,12 +47,12 @@ impl<'a, 'c, 's> Address<'a, 'c, 's> {
         let address = self.address;
         self.blocks
             .iter()
-            .filter(move |b| b.usable.is_some() && cidr::ordinal_of(b.key, address).is_some())
+            .filter(move |block| block.usable.is_some() && cidr::ordinal_of(block.key, address).is_some())
     }
 }
 
 /// Makes a finding about an address. `describe` makes its message from the evidence.
-pub(crate) fn finding(
+pub(crate) fn new_finding(
     context: &Context<'_>,
     code: Code,
     address: &Address<'_, '_, '_>,

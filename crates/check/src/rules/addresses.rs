@@ -23,13 +23,11 @@ pub(crate) fn check(
             return;
         }
         if address.uses.is_empty() {
-            unused.extend(
-                address
-                    .records
-                    .iter()
-                    .filter(|r| leaks::is_candidate(context, r))
-                    .copied(),
-            );
+            for record in address.records {
+                if leaks::is_candidate(context, record) {
+                    unused.push(*record);
+                }
+            }
         } else {
             in_use::check(context, &address, out);
             owners::check(context, &address, out);
@@ -58,12 +56,12 @@ fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)
     for run in runs(&index.blocks, |block| block.key) {
         // The first block of a run contains the other ones.
         let region = run[0].key;
-        let begin = uses.partition_point(|used| used.address < region.network());
-        let (before, from_begin) = uses.split_at(begin);
-        visit_gap(index, before, &mut visit);
-        let end = from_begin.partition_point(|used| used.address <= region.broadcast());
-        let (within, after) = from_begin.split_at(end);
-        uses = after;
+        let start = uses.partition_point(|used| used.address < region.network());
+        let (uses_before, uses_from_start) = uses.split_at(start);
+        visit_gap(index, uses_before, &mut visit);
+        let len = uses_from_start.partition_point(|used| used.address <= region.broadcast());
+        let (uses_inside, uses_after) = uses_from_start.split_at(len);
+        uses = uses_after;
 
         records.clear();
         for block in run {
@@ -75,7 +73,7 @@ fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)
         }
 
         let is_partly_unknown = index.is_unknown(region);
-        merge(&records, within, |address, records, uses| {
+        merge(&records, uses_inside, |address, records, uses| {
             if !is_partly_unknown || !index.is_unknown(address.into()) {
                 visit(Address {
                     address,
@@ -110,16 +108,19 @@ fn merge<'c, 's>(
     mut visit: impl FnMut(IpAddr, &[Record<'c, 's>], &[Use]),
 ) {
     loop {
-        let next_recorded = records.first().map(|r| r.allocation.address);
-        let next_used = uses.first().map(|u| u.address);
+        let next_recorded = records.first().map(|record| record.allocation.address);
+        let next_used = uses.first().map(|used| used.address);
         let Some(address) = [next_recorded, next_used].into_iter().flatten().min() else {
             return;
         };
-        let same_records = records.iter().take_while(|r| r.allocation.address == address);
-        let (records_here, later_records) = records.split_at(same_records.count());
-        let same_uses = uses.iter().take_while(|u| u.address == address);
-        let (uses_here, later_uses) = uses.split_at(same_uses.count());
-        visit(address, records_here, uses_here);
+
+        let with_address = records
+            .iter()
+            .take_while(|record| record.allocation.address == address);
+        let (records_of_address, later_records) = records.split_at(with_address.count());
+        let with_address = uses.iter().take_while(|used| used.address == address);
+        let (uses_of_address, later_uses) = uses.split_at(with_address.count());
+        visit(address, records_of_address, uses_of_address);
         records = later_records;
         uses = later_uses;
     }

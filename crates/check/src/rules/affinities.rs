@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
-use calipam_model::block::BlockOwner;
+
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Source, Versioned};
 
@@ -17,19 +17,20 @@ use crate::names::{list, short};
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let stored = context.snapshot.affinities.iter();
     let mut affinities: Vec<&Versioned<Affinity>> = stored
-        .filter(|a| !a.value.deleted && !context.index.unchecked.contains(&a.value.key.cidr))
+        .filter(|stored| !stored.value.deleted && !context.index.unchecked.contains(&stored.value.key.cidr))
         .collect();
-    affinities.sort_by_key(|a| (a.value.key.cidr, &a.value.key));
+    affinities.sort_by_key(|stored| (stored.value.key.cidr, &stored.value.key));
+
     let mut seen = HashSet::new();
     for same_block in affinities.chunk_by(|a, b| a.value.key.cidr == b.value.key.cidr) {
         check_conflict(context, same_block, out);
         // A holder can have several kinds of affinity for one block; they share one finding.
         seen.clear();
         for affinity in same_block {
-            let mut found = Vec::new();
-            check_one(context, affinity, &mut found);
-            found.retain(|f| seen.insert(f.key()));
-            out.append(&mut found);
+            let mut findings = Vec::new();
+            check_one(context, affinity, &mut findings);
+            findings.retain(|finding| seen.insert(finding.key()));
+            out.append(&mut findings);
         }
     }
 }
@@ -38,7 +39,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Vec<Finding>) {
     let value = &affinity.value;
     let node = &value.key.node;
-    let new_finding = |code, problem: &str| finding(context, affinity, code, problem);
+    let new_finding = |code, problem: &str| about_node(context, affinity, code, problem);
     let dependencies = || [Key::Affinity(value.key.clone()), Key::Block(value.key.cidr)];
     if matches!(value.key.kind, AffinityType::Other(_)) {
         let kind = short(&value.key.kind.to_string());
@@ -69,18 +70,24 @@ fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Ve
         return;
     };
     if !value.key.is_of(block.owner) {
-        let name = |owner: &BlockOwner| short(owner.host().unwrap_or(&owner.to_string()));
-        let owner = block.owner.map_or("no one".to_owned(), name);
+        let owner = match block.owner {
+            Some(owner) => short(owner.host().unwrap_or(&owner.to_string())),
+            None => "no one".to_owned(),
+        };
         let problem = format!("{is_in_state}, but the block belongs to {owner}");
         let mismatch = new_finding(Code::AffinityBlockMismatch, &problem);
         out.push(mismatch.depending_on(dependencies()).on_nodes(block.host()));
     }
 }
 
-fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code, problem: &str) -> Finding {
+/// Makes a finding that concerns the affinity's node, if it has one.
+fn about_node(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code, problem: &str) -> Finding {
     let key = &affinity.value.key;
-    about_affinity(context, affinity, code, problem)
-        .on_nodes((key.kind != AffinityType::Virtual).then_some(&key.node))
+    let finding = about_affinity(context, affinity, code, problem);
+    if key.kind == AffinityType::Virtual {
+        return finding;
+    }
+    finding.on_nodes([&key.node])
 }
 
 /// Makes a finding. Its message begins with the affinity, and continues with `problem`.
@@ -97,7 +104,7 @@ pub(super) fn about_affinity(
         kind: affinity.value.key.kind.clone(),
         state: affinity.value.state.clone(),
         block_exists: block.is_some(),
-        block_owner: block.and_then(|b| b.owner).cloned(),
+        block_owner: block.and_then(|block| block.owner).cloned(),
         revision: affinity.revision.to_string(),
     };
     Finding::new(code, subject, message, Evidence::Affinity(Box::new(evidence)))

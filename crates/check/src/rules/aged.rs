@@ -26,42 +26,41 @@ pub(crate) fn findings(
     codes: &HashSet<Code>,
 ) -> HashSet<(Code, Subject)> {
     let earlier = std::mem::replace(&mut context.now, later);
-    let has = |findings: Vec<Finding>| {
-        findings
-            .into_iter()
-            .map(|finding| (finding.code, finding.subject))
-    };
     let mut problems = context.index.blocks.iter().flat_map(|block| &block.problems);
     if problems.any(|problem| matches!(problem, BlockProblem::ReleasedInFuture { .. })) {
         // A corrupt block can become sound, and any rule can have a finding about it.
         context.index = Index::new(context.snapshot, later);
-        return has(run(&context)).collect();
+        return into_keys(run(&context));
     }
 
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     // The codes from `owners` and `leaks` that depend on the age of an allocation.
-    let of_addresses = [
+    let codes_of_addresses = [
         Code::OwnerMismatch,
         Code::LeakedAddress,
         Code::ServiceAddressExtra,
     ];
-    if of_addresses.iter().any(|code| codes.contains(code)) {
-        check_addresses(&context, earlier, &mut found);
+    if codes_of_addresses.iter().any(|code| codes.contains(code)) {
+        check_addresses(&context, earlier, &mut findings);
     }
-    let has_finished_pods = || context.snapshot.pods.iter().any(|pod| pod.value.finished);
-    if codes.contains(&Code::EndpointWithoutPod) && has_finished_pods() {
-        workloads::check(&context, &mut found);
+    let mut pods = context.snapshot.pods.iter();
+    if codes.contains(&Code::EndpointWithoutPod) && pods.any(|pod| pod.value.finished) {
+        workloads::check(&context, &mut findings);
     }
     if codes.contains(&Code::ServiceWithoutAddress) {
-        services::check(&context, &mut found);
+        services::check(&context, &mut findings);
     }
-    if [Code::NodeWithoutAddresses, Code::PodWithoutAddress]
-        .iter()
-        .any(|code| codes.contains(code))
-    {
-        without_address::check(&context, &mut found);
+    if codes.contains(&Code::NodeWithoutAddresses) || codes.contains(&Code::PodWithoutAddress) {
+        without_address::check(&context, &mut findings);
     }
-    has(found).collect()
+    into_keys(findings)
+}
+
+fn into_keys(findings: Vec<Finding>) -> HashSet<(Code, Subject)> {
+    findings
+        .into_iter()
+        .map(|finding| (finding.code, finding.subject))
+        .collect()
 }
 
 /// Checks the addresses with an allocation that is young at `earlier`, but no longer young at the time of the context, and

@@ -56,12 +56,12 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         }
     }
     for (node, pools) in pools_over_limit {
-        out.push(finding(node, pools));
+        out.push(new_finding(node, pools));
     }
 }
 
 /// Reports a node that has more blocks in some pools than the limit. The message is about the first of these pools.
-fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
+fn new_finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
     let message = match pools.first() {
         Some(first) => format!(
             "{} has {} blocks in {}, more than the limit of {}",

@@ -54,14 +54,17 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 type Affinities<'s> = HashSet<&'s AffinityKey, FixedState>;
 
 /// Makes a finding. Its message begins with the block, and continues with `problem`.
-fn finding(
+fn new_finding(code: Code, block: &Stored<'_, '_>, problem: impl Display) -> Finding {
+    with_evidence(code, block, problem, evidence(block.block))
+}
+
+/// Like [`new_finding`], but with evidence that says more.
+fn with_evidence(
     code: Code,
     block: &Stored<'_, '_>,
     problem: impl Display,
-    fill: impl FnOnce(&mut BlockEvidence),
+    evidence: BlockEvidence,
 ) -> Finding {
-    let mut evidence = evidence(block.block);
-    fill(&mut evidence);
     let subject = Subject::Block(block.key);
     let message = format!("{} {problem}", block.key);
     Finding::new(code, subject, message, Evidence::Block(Box::new(evidence)))
@@ -70,8 +73,8 @@ fn finding(
 
 pub(super) fn evidence(block: Option<&IndexedBlock<'_>>) -> BlockEvidence {
     BlockEvidence {
-        owner: block.and_then(|b| b.owner).cloned(),
-        allocated: block.and_then(|b| b.sound).map(|b| b.allocated()),
+        owner: block.and_then(|block| block.owner).cloned(),
+        allocated: block.and_then(|block| block.sound).map(|sound| sound.allocated()),
         ..BlockEvidence::default()
     }
 }
@@ -84,9 +87,11 @@ fn corrupt(block: &Stored<'_, '_>, problems: &[BlockProblem]) -> Finding {
     };
     let further = and_more(problems.len(), "problem", "problems");
     let problem = format!("is corrupt: {first}{further}");
-    finding(Code::CorruptBlock, block, problem, |evidence| {
-        evidence.problems = problems.to_vec()
-    })
+    let evidence = BlockEvidence {
+        problems: problems.to_vec(),
+        ..evidence(block.block)
+    };
+    with_evidence(Code::CorruptBlock, block, problem, evidence)
 }
 
 /// Reports each block that overlaps others, on the nodes that own one of them.
@@ -96,13 +101,15 @@ fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
         if positions.is_empty() {
             continue;
         }
-        let overlapping = || positions.iter().map(|position| &stored[*position]);
-        let cidrs: Vec<IpNet> = overlapping().map(|other| other.key).collect();
-        let owners = overlapping().filter_map(|other| other.block?.host());
+        let others: Vec<_> = positions.iter().map(|position| &stored[*position]).collect();
+        let cidrs: Vec<String> = others.iter().map(|other| other.key.to_string()).collect();
+        let owners = others.iter().filter_map(|other| other.block?.host());
         let problem = format!("overlaps {}", list(&cidrs));
-        let finding = finding(Code::OverlappingBlocks, block, problem, |evidence| {
-            evidence.others = cidrs.iter().map(IpNet::to_string).collect()
-        });
+        let evidence = BlockEvidence {
+            others: cidrs,
+            ..evidence(block.block)
+        };
+        let finding = with_evidence(Code::OverlappingBlocks, block, problem, evidence);
         out.push(finding.on_nodes(owners));
     }
 }
@@ -115,7 +122,7 @@ fn check_place(context: &Context<'_>, block: &Stored<'_, '_>, out: &mut Vec<Find
     let pools: Vec<&Pool> = context.index.pools_around(block.key).collect();
     if pools.is_empty() {
         if !context.index.pools_incomplete {
-            out.push(finding(Code::BlockOutsidePools, block, "is in no pool", |_| {}));
+            out.push(new_finding(Code::BlockOutsidePools, block, "is in no pool"));
         }
         return;
     }
@@ -126,10 +133,11 @@ fn check_place(context: &Context<'_>, block: &Stored<'_, '_>, out: &mut Vec<Find
             short(&first.name),
             first.block_size
         );
-        out.push(finding(Code::BlockSizeMismatch, block, problem, |evidence| {
-            let size = |pool: &&Pool| format!("{} /{}", pool.name, pool.block_size);
-            evidence.pools = pools.iter().map(size).collect();
-        }));
+        let mut evidence = evidence(block.block);
+        for pool in pools {
+            evidence.pools.push(format!("{} /{}", pool.name, pool.block_size));
+        }
+        out.push(with_evidence(Code::BlockSizeMismatch, block, problem, evidence));
     }
 }
 
@@ -142,11 +150,10 @@ fn check_owner(
     out: &mut Vec<Finding>,
 ) {
     let snapshot = context.snapshot;
-    let finding = |code, problem: String| finding(code, block, problem, |_| {});
     let Some(owner) = indexed.owner else {
-        if indexed.sound.is_some_and(|b| b.is_empty()) {
-            let problem = "has no owner and no allocated address".to_owned();
-            out.push(finding(Code::EmptyUnownedBlock, problem));
+        if indexed.sound.is_some_and(|sound| sound.is_empty()) {
+            let problem = "has no owner and no allocated address";
+            out.push(new_finding(Code::EmptyUnownedBlock, block, problem));
         }
         return;
     };
@@ -155,19 +162,20 @@ fn check_owner(
             "belongs to {:?}, which is neither host:<node> nor virtual:<name>",
             short(&owner.to_string())
         );
-        out.push(finding(Code::UnexpectedBlockOwner, problem));
+        out.push(new_finding(Code::UnexpectedBlockOwner, block, problem));
         return;
     };
+
     let name = &key.node;
-    let missing = key.kind == AffinityType::Host && !context.index.node_exists(name);
-    if missing && snapshot.has_read(Source::Nodes) {
+    let is_of_missing_node = key.kind == AffinityType::Host && !context.index.node_exists(name);
+    if is_of_missing_node && snapshot.has_read(Source::Nodes) {
         let problem = format!("belongs to {}, which {}", short(name), is_missing(context, name));
-        out.push(finding(Code::BlockOfMissingNode, problem));
+        out.push(new_finding(Code::BlockOfMissingNode, block, problem));
     }
     if snapshot.has_read(Source::Affinities) && !affinities.contains(&key) {
         let problem = format!("belongs to {}, which has no affinity for it", short(name));
         let dependencies = [Key::Block(block.key), Key::Affinity(key)];
-        out.push(finding(Code::BlockWithoutAffinity, problem).depending_on(dependencies));
+        out.push(new_finding(Code::BlockWithoutAffinity, block, problem).depending_on(dependencies));
     }
 }
 

@@ -24,34 +24,34 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     if let Some(cluster) = &snapshot.cluster
         && cluster.datastore_ready == Some(false)
     {
-        let mut settings = one("datastoreReady", cluster_information(), "false");
+        let mut settings = one_setting("datastoreReady", cluster_information(), "false");
         let mut message = "the datastore is locked: no pod can start or stop until it is unlocked".to_owned();
         if let Some(run) = &cluster.locked_by {
             message.push_str(&format!("; the lock names the calipam run {run}"));
-            settings.append(&mut one(LOCKED_BY, cluster_information(), run));
+            settings.append(&mut one_setting(LOCKED_BY, cluster_information(), run));
         }
-        out.push(finding(Code::DatastoreLocked, message, settings));
+        out.push(new_finding(Code::DatastoreLocked, message, settings));
     }
 
     if let Some(refused) = calipam_assign::cluster_refusal(snapshot)
         && refused.reason != Reason::NotReady
     {
-        let settings = one("datastoreReady", cluster_information(), "missing");
+        let settings = one_setting("datastoreReady", cluster_information(), "missing");
         let message = format!("no pod can start or stop: {}", refused.reason);
-        out.push(finding(Code::NoClusterInformation, message, settings));
+        out.push(new_finding(Code::NoClusterInformation, message, settings));
     }
 
     let config = snapshot.effective_ipam_config();
     if config.is_some_and(|config| !config.auto_allocate_blocks) {
-        let settings = one("autoAllocateBlocks", Key::IpamConfig.to_string(), "false");
+        let settings = one_setting("autoAllocateBlocks", Key::IpamConfig.to_string(), "false");
         let message = "automatic block allocation is off: nodes cannot claim blocks";
-        out.push(finding(Code::AutoAllocationOff, message, settings));
+        out.push(new_finding(Code::AutoAllocationOff, message, settings));
     }
     check_mismatch(context, out);
 }
 
 /// Makes a finding about the cluster's configuration, with the settings and their values as evidence.
-fn finding(code: Code, message: impl Into<Box<str>>, settings: Settings) -> Finding {
+fn new_finding(code: Code, message: impl Into<Box<str>>, settings: Settings) -> Finding {
     Finding::new(
         code,
         Subject::Configuration("default".into()),
@@ -60,7 +60,7 @@ fn finding(code: Code, message: impl Into<Box<str>>, settings: Settings) -> Find
     )
 }
 
-fn one(setting: &str, place: String, value: &str) -> Settings {
+fn one_setting(setting: &str, place: String, value: &str) -> Settings {
     BTreeMap::from([(setting.to_owned(), BTreeMap::from([(place, value.to_owned())]))])
 }
 
@@ -73,18 +73,17 @@ fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
     if snapshot.datastore != DatastoreKind::Etcd {
         return;
     }
-    let places = [
-        Key::IpamConfig.to_string(),
-        Key::IpamConfiguration("default".into()).to_string(),
-    ];
     let is_limited = snapshot.block_limit().is_some();
-    let used = settings_of(&used, is_limited);
-    let shown = settings_of(&shown, is_limited);
+    let used_settings = settings_of(&used, is_limited);
+    let shown_settings = settings_of(&shown, is_limited);
     let mut settings = Settings::new();
-    for (used, shown) in used.into_iter().zip(shown) {
+    for (used, shown) in used_settings.into_iter().zip(shown_settings) {
         if used.value != shown.value {
-            let values = places.iter().cloned().zip([used.value, shown.value]);
-            settings.insert(used.name.to_owned(), values.collect());
+            let values = BTreeMap::from([
+                (Key::IpamConfig.to_string(), used.value),
+                (Key::IpamConfiguration("default".into()).to_string(), shown.value),
+            ]);
+            settings.insert(used.name.to_owned(), values);
         }
     }
 
@@ -93,6 +92,6 @@ fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
             "the IPAM settings that Calico uses differ from the IPAMConfiguration resource in {}",
             list(settings.keys())
         );
-        out.push(finding(Code::ConfigurationMismatch, message, settings));
+        out.push(new_finding(Code::ConfigurationMismatch, message, settings));
     }
 }

@@ -26,34 +26,44 @@ const HALF_DELETED: &str = "is marked deleted, but still exists";
 /// Reports deletions that stopped after the first of two steps: Calico marks an object, then removes it (facts 2.9).
 fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let finding = |subject: Subject, key: Key, evidence: Evidence| {
+    let new_finding = |subject: Subject, key: Key, evidence: Evidence| {
         let message = format!("{} {HALF_DELETED}", short(&subject.to_string()));
         Finding::new(Code::HalfDeleted, subject, message, evidence).depending_on([key])
     };
-    for block in snapshot.blocks.iter().filter(|b| b.value.content.is_deleted()) {
-        let owner = block.value.content.owner().cloned();
+    for block in &snapshot.blocks {
+        if !block.value.content.is_deleted() {
+            continue;
+        }
         let evidence = Evidence::Block(Box::new(BlockEvidence {
-            owner,
+            owner: block.value.content.owner().cloned(),
             ..BlockEvidence::default()
         }));
-        out.push(finding(
+        out.push(new_finding(
             Subject::Block(block.value.key),
             Key::Block(block.value.key),
             evidence,
         ));
     }
-    for affinity in snapshot.affinities.iter().filter(|a| a.value.deleted) {
-        let finding = about_affinity(context, affinity, Code::HalfDeleted, HALF_DELETED);
-        out.push(finding.depending_on([Key::Affinity(affinity.value.key.clone())]));
+    for affinity in &snapshot.affinities {
+        if affinity.value.deleted {
+            let finding = about_affinity(context, affinity, Code::HalfDeleted, HALF_DELETED);
+            out.push(finding.depending_on([Key::Affinity(affinity.value.key.clone())]));
+        }
     }
-    for handle in snapshot.handles.iter().filter(|h| h.value.is_deleted()) {
+    for handle in &snapshot.handles {
+        if !handle.value.is_deleted() {
+            continue;
+        }
         let id = handle.value.id().to_string();
-        let revision = Some(handle.revision.to_string());
         let evidence = Evidence::Handle(Box::new(HandleEvidence {
-            revision,
+            revision: Some(handle.revision.to_string()),
             ..HandleEvidence::default()
         }));
-        out.push(finding(Subject::Handle(id.clone()), Key::Handle(id), evidence));
+        out.push(new_finding(
+            Subject::Handle(id.clone()),
+            Key::Handle(id),
+            evidence,
+        ));
     }
 }
 
@@ -61,20 +71,20 @@ fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
 /// first start after the upgrade.
 fn affinity_labels(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let mut live: Vec<&Versioned<Affinity>> =
-        snapshot.affinities.iter().filter(|a| !a.value.deleted).collect();
     if !snapshot.labels_affinities() {
         return;
     }
-    live.sort_by_key(|a| holder(a));
-    for of_holder in live.chunk_by(|a, b| holder(a) == holder(b)) {
+    let mut affinities: Vec<&Versioned<Affinity>> = snapshot.affinities.iter().collect();
+    affinities.retain(|affinity| !affinity.value.deleted);
+    affinities.sort_by_key(|affinity| holder(affinity));
+    for same_holder in affinities.chunk_by(|a, b| holder(a) == holder(b)) {
         // If none of the holder's affinities has labels, the holder has not been upgraded yet.
-        let severity = if of_holder.iter().copied().any(has_any_label) {
+        let severity = if same_holder.iter().copied().any(has_any_label) {
             Severity::Warning
         } else {
             Severity::Info
         };
-        for affinity in of_holder {
+        for affinity in same_holder {
             out.extend(wrong_labels(context, affinity, severity));
         }
     }
@@ -104,19 +114,17 @@ fn wrong_labels(
     if wrong.is_empty() {
         return None;
     }
-    let problem = match severity {
-        Severity::Info => {
-            let holder = short(&key.node);
-            format!("has no labels yet, like all affinities of {holder}, which has not been upgraded yet")
-        }
-        _ => format!("lacks the right labels: {}", list(wrong)),
+    let problem = if severity == Severity::Info {
+        let holder = short(&key.node);
+        format!("has no labels yet, like all affinities of {holder}, which has not been upgraded yet")
+    } else {
+        format!("lacks the right labels: {}", list(wrong))
     };
-    let finding = about_affinity(context, affinity, Code::AffinityLabels, &problem).with_severity(severity);
-    Some(
-        finding
-            .on_nodes([key.node.clone()])
-            .depending_on([Key::Affinity(key.clone())]),
-    )
+    let finding = about_affinity(context, affinity, Code::AffinityLabels, &problem)
+        .with_severity(severity)
+        .on_nodes([key.node.clone()])
+        .depending_on([Key::Affinity(key.clone())]);
+    Some(finding)
 }
 
 /// Reports handle IDs that differ only in case. They share one object, whose name is the lowercase ID (facts 2.3).
@@ -130,22 +138,22 @@ fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
         recorded.chain(stored.map(|handle| handle.id()))
     };
     // At least one of two such IDs has a capital letter, and few IDs have any.
-    let mut forms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut by_lowercase: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for id in ids().filter(|id| id.has_capital()) {
         let id = id.to_string();
-        forms.entry(id.to_lowercase()).or_default().insert(id);
+        by_lowercase.entry(id.to_lowercase()).or_default().insert(id);
     }
-    if forms.is_empty() {
+    if by_lowercase.is_empty() {
         return;
     }
     for id in ids().filter(|id| !id.has_capital()) {
         let id = id.to_string();
-        if let Some(forms) = forms.get_mut(&id) {
+        if let Some(forms) = by_lowercase.get_mut(&id) {
             forms.insert(id);
         }
     }
 
-    for (lowercase_id, forms) in forms {
+    for (lowercase_id, forms) in by_lowercase {
         if forms.len() < 2 {
             continue;
         }

@@ -18,11 +18,15 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     for defect in &context.snapshot.defects {
         by_path.entry(&defect.path).or_default().push(defect);
     }
-    out.extend(by_path.into_iter().map(|(path, defects)| finding(path, &defects)));
+    out.extend(
+        by_path
+            .into_iter()
+            .map(|(path, defects)| new_finding(path, &defects)),
+    );
 }
 
 /// Reports an object that cannot be decoded, with the reasons of all its defects.
-fn finding(path: &str, defects: &[&Defect]) -> Finding {
+fn new_finding(path: &str, defects: &[&Defect]) -> Finding {
     let mut evidence = UndecodableEvidence::default();
     for defect in defects {
         match &defect.kind {

@@ -21,32 +21,31 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         return;
     }
     check_objects(context, out);
+
     let index = &context.index;
-    let is_missing = |node: &TextRef<'_>| !node.is_empty() && !index.node_exists(&index.calico_node(*node));
-    let missing: FastSet<TextRef<'_>> = index
-        .nodes_of_workloads
-        .iter()
-        .copied()
-        .filter(is_missing)
-        .collect();
+    let mut missing: FastSet<TextRef<'_>> = FastSet::default();
+    for node in &index.nodes_of_workloads {
+        if !node.is_empty() && !index.node_exists(&index.calico_node(*node)) {
+            missing.insert(*node);
+        }
+    }
     if missing.is_empty() {
         return;
     }
+
     let pods_read = snapshot.has_read(Source::Pods);
     for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
-        let pod = || {
-            index
-                .pod_of(Owner::Endpoint(position))
-                .map(|pod| &snapshot.pods[pod as usize].value)
-        };
         // OpenStack has its own compute nodes.
-        if missing.contains(&endpoint.value.node())
-            && !endpoint.value.is_of_openstack()
-            && is_live(&endpoint.value, pod(), pods_read)
-        {
-            out.push(finding(index.describe_fully(Owner::Endpoint(position))));
+        if !missing.contains(&endpoint.value.node()) || endpoint.value.is_of_openstack() {
+            continue;
+        }
+        let owner = Owner::Endpoint(position);
+        let pod = index.pod_of(owner).map(|pod| &snapshot.pods[pod as usize].value);
+        if is_live(&endpoint.value, pod, pods_read) {
+            out.push(new_finding(index.describe_fully(owner)));
         }
     }
+
     let on_etcd = snapshot.datastore != DatastoreKind::Kubernetes;
     if on_etcd && snapshot.kubernetes_nodes.is_empty() {
         return;
@@ -57,7 +56,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         if !pod.finished && !pod.host_network && is_wanted && missing.contains(&pod.node()) {
             // Pods and nodes are listed at different times.
             let dependencies = [pod.key(), Key::Node(pod.node().to_string())];
-            out.push(finding(index.describe_fully(Owner::Pod(position))).depending_on(dependencies));
+            out.push(new_finding(index.describe_fully(Owner::Pod(position))).depending_on(dependencies));
         }
     }
 }
@@ -91,7 +90,7 @@ fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
 }
 
 /// Reports an endpoint or a pod on a node that does not exist.
-fn finding(owner: OwnerEvidence) -> Finding {
+fn new_finding(owner: OwnerEvidence) -> Finding {
     let name = short(&owner.name);
     let node = short(&owner.node);
     let is_pending_pod = owner.kind == OwnerKind::Pod && owner.fields.is_empty();

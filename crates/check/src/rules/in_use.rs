@@ -3,7 +3,7 @@
 use calipam_model::snapshot::{Coverage, Source};
 use calipam_model::words::joined;
 
-use super::address::{Address, finding};
+use super::address::{Address, new_finding};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{AddressEvidence, Finding, RecordEvidence};
@@ -22,13 +22,18 @@ fn is_known(context: &Context<'_>, source: Source) -> bool {
 /// Checks an address that has users: that it has one user, is in a pool, and is allocated.
 pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if has_several_owners(&context.index, address) {
-        out.push(finding(context, Code::DuplicateAddress, address, |evidence| {
-            let mut problem = format!("is used by {}", evidence.users());
-            for record in evidence.holding() {
-                problem.push_str(&format!(", and recorded for {}", record.holder()));
-            }
-            problem
-        }));
+        out.push(new_finding(
+            context,
+            Code::DuplicateAddress,
+            address,
+            |evidence| {
+                let mut problem = format!("is used by {}", evidence.users());
+                for record in evidence.holding() {
+                    problem.push_str(&format!(", and recorded for {}", record.holder()));
+                }
+                problem
+            },
+        ));
     }
 
     let mut pools = context.index.pools_around(address.address.into());
@@ -37,23 +42,28 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
         if is_known(context, Source::Pools) && !context.index.pools_incomplete {
             let problem =
                 |evidence: &AddressEvidence| format!("is used by {}, but in no pool", evidence.users());
-            out.push(finding(context, Code::InUseOutsidePools, address, problem));
+            out.push(new_finding(context, Code::InUseOutsidePools, address, problem));
         }
         return;
     }
 
     if address.holding().next().is_none() && is_known(context, Source::Blocks) {
         // The address is free in a block unless no block contains it, or a block records it as cooling down.
-        out.push(finding(context, Code::UnallocatedInUse, address, |evidence| {
-            let place = if let Some(record) = evidence.records.first() {
-                format!("cooling down in {}", record.block)
-            } else if let Some(block) = address.containing_blocks().next() {
-                format!("free in {}", block.key)
-            } else {
-                "in no block".to_owned()
-            };
-            format!("is used by {}, but {place}", evidence.users())
-        }));
+        out.push(new_finding(
+            context,
+            Code::UnallocatedInUse,
+            address,
+            |evidence| {
+                let place = if let Some(record) = evidence.records.first() {
+                    format!("cooling down in {}", record.block)
+                } else if let Some(block) = address.containing_blocks().next() {
+                    format!("free in {}", block.key)
+                } else {
+                    "in no block".to_owned()
+                };
+                format!("is used by {}, but {place}", evidence.users())
+            },
+        ));
     }
 }
 
@@ -62,7 +72,7 @@ pub(crate) fn check_records(context: &Context<'_>, address: &Address<'_, '_, '_>
     if address.records.len() < 2 || address.holding().count() < 2 {
         return;
     }
-    out.push(finding(
+    out.push(new_finding(
         context,
         Code::AddressInSeveralBlocks,
         address,

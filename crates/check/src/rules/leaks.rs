@@ -32,12 +32,12 @@ pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
     let claims: Vec<Claim<'_>> = attributes.map(Claim::of).collect();
     let owners = Owners::new(context, &claims);
     for (record, claim) in unused.iter().zip(&claims) {
-        let reasons = match owners.of_unused(record, claim) {
+        let reasons = match owners.state_of_unused(record, claim) {
             RecordedOwner::Elsewhere(reasons) | RecordedOwner::Gone(reasons) => reasons,
             RecordedOwner::Unnamed => vec![LeakReason::UnknownOwner],
             RecordedOwner::Idle => {
                 if *claim == Claim::Service && !awaits_status(context, record) {
-                    push(out, extra(context, record));
+                    push(out, extra_address(context, record));
                 }
                 continue;
             }
@@ -45,32 +45,37 @@ pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
             _ => continue,
         };
         let workloads = owners.workloads(claim);
-        push(out, leak(context, record, claim, reasons, &workloads));
+        push(out, leaked_address(context, record, claim, reasons, &workloads));
     }
 }
 
 /// Adds a finding. If overlapping blocks record the address, their findings come one after another and are merged.
 fn push(out: &mut Vec<Finding>, finding: Finding) {
-    let same = |last: &&mut Finding| last.code == finding.code && last.subject == finding.subject;
-    let Some(last) = out.last_mut().filter(same) else {
+    let previous = out
+        .last_mut()
+        .filter(|previous| previous.code == finding.code && previous.subject == finding.subject);
+    let Some(previous) = previous else {
         out.push(finding);
         return;
     };
-    if let (Evidence::Address(all), Evidence::Address(more)) = (&mut last.evidence, finding.evidence) {
-        merge(&mut all.reasons, more.reasons);
-        merge(&mut all.owners, more.owners);
-        all.records.extend(more.records);
+
+    if let Evidence::Address(evidence) = &mut previous.evidence
+        && let Evidence::Address(added) = finding.evidence
+    {
+        extend_sorted(&mut evidence.reasons, added.reasons);
+        extend_sorted(&mut evidence.owners, added.owners);
+        evidence.records.extend(added.records);
     }
-    last.severity = last.severity.min(finding.severity);
-    merge(&mut last.nodes, finding.nodes);
-    last.depends_on.extend(finding.depends_on);
+    previous.severity = previous.severity.min(finding.severity);
+    extend_sorted(&mut previous.nodes, finding.nodes);
+    previous.depends_on.extend(finding.depends_on);
 }
 
 /// Adds elements to a sorted list, each once.
-fn merge<T: Ord>(all: &mut Vec<T>, more: Vec<T>) {
-    all.extend(more);
-    all.sort();
-    all.dedup();
+fn extend_sorted<T: Ord>(list: &mut Vec<T>, added: Vec<T>) {
+    list.extend(added);
+    list.sort();
+    list.dedup();
 }
 
 /// Returns true if the recorded service's status names no address yet, so it could still name the recorded address.
@@ -87,28 +92,30 @@ fn awaits_status(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
 }
 
 /// Reports an address that is recorded for a service whose ingress does not name it.
-fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
-    let address = record.allocation.address;
-    let services = (0..).zip(&context.snapshot.services);
-    let of_record_named = services.filter(|(_, s)| names_service(&record.allocation.attribute, &s.value));
-    let owner = |(position, _)| context.index.describe_owner(Owner::Service(position));
+fn extra_address(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
+    let attribute = &record.allocation.attribute;
+    let mut owners = Vec::new();
+    for (position, service) in (0..).zip(&context.snapshot.services) {
+        if names_service(attribute, &service.value) {
+            owners.push(context.index.describe_owner(Owner::Service(position)));
+        }
+    }
     let message = format!(
         "is allocated to {}, whose status.loadBalancer does not list it",
-        name_of_claim(&record.allocation.attribute)
+        name_of_claim(attribute)
     );
-    let evidence = evidence(context, record, of_record_named.map(owner).collect());
-    let evidence = Evidence::Address(Box::new(evidence));
+    let evidence = evidence_of_unused(context, record, owners);
     Finding::new(
         Code::ServiceAddressExtra,
-        Subject::Address(address),
+        Subject::Address(record.allocation.address),
         message,
-        evidence,
+        Evidence::Address(Box::new(evidence)),
     )
     .depending_on([Key::Block(record.block.key)])
 }
 
 /// Reports a leaked address. It is only a warning if the record does not tell whose address it is.
-fn leak(
+fn leaked_address(
     context: &Context<'_>,
     record: &Record<'_, '_>,
     claim: &Claim<'_>,
@@ -120,7 +127,7 @@ fn leak(
     let message = format!(
         "is allocated to {}, {}",
         name_of_claim(attribute),
-        why(reasons.first().copied(), attribute)
+        reason_clause(reasons.first().copied(), attribute)
     );
     let owners = workloads
         .iter()
@@ -128,7 +135,7 @@ fn leak(
         .collect();
     let evidence = AddressEvidence {
         reasons,
-        ..evidence(context, record, owners)
+        ..evidence_of_unused(context, record, owners)
     };
     let nodes = evidence.nodes();
     let severity = if evidence.is_owner_unknown() {
@@ -136,16 +143,19 @@ fn leak(
     } else {
         Severity::Error
     };
-    let evidence = Evidence::Address(Box::new(evidence));
-    let finding = Finding::new(Code::LeakedAddress, Subject::Address(address), message, evidence);
-    finding
-        .with_severity(severity)
-        .on_nodes(nodes)
-        .depending_on(dependencies(context, record, claim))
+    Finding::new(
+        Code::LeakedAddress,
+        Subject::Address(address),
+        message,
+        Evidence::Address(Box::new(evidence)),
+    )
+    .with_severity(severity)
+    .on_nodes(nodes)
+    .depending_on(dependencies(context, record, claim))
 }
 
 /// Collects the evidence about an unused address: its pool, its record, and the given workloads.
-fn evidence(
+fn evidence_of_unused(
     context: &Context<'_>,
     record: &Record<'_, '_>,
     owners: Vec<Arc<OwnerEvidence>>,
@@ -161,25 +171,30 @@ fn evidence(
 }
 
 /// The clause with the reason why nothing uses a recorded address.
-fn why(reason: Option<LeakReason>, record: &AttributeRef<'_>) -> String {
-    let node = record.get("node").map(|node| node.to_string());
-    match (reason, node) {
-        (Some(LeakReason::NodeGone), node) => match (Claim::of(record), node) {
-            (Claim::Tunnel { node, .. }, _) | (_, Some(node)) => format!("but {node} does not exist"),
-            _ => "but its node does not exist".to_owned(),
+fn reason_clause(reason: Option<LeakReason>, record: &AttributeRef<'_>) -> String {
+    let recorded_node = record.get("node").map(|node| node.to_string());
+    match reason {
+        Some(LeakReason::NodeGone) => {
+            let node = match Claim::of(record) {
+                Claim::Tunnel { node, .. } => Some(node),
+                _ => recorded_node,
+            };
+            format!("but {} does not exist", node.as_deref().unwrap_or("its node"))
+        }
+        Some(LeakReason::PodMoved) => {
+            let node = recorded_node.as_deref().unwrap_or("its node");
+            format!("which is no longer on {node}")
+        }
+        Some(LeakReason::NoOwner) => match recorded_node {
+            Some(node) => format!("which is gone from {node}"),
+            None => "which is gone".to_owned(),
         },
-        (Some(LeakReason::PodMoved), node) => {
-            format!("which is no longer on {}", node.as_deref().unwrap_or("its node"))
-        }
-        (Some(LeakReason::NoOwner), Some(node)) => format!("which is gone from {node}"),
-        (Some(LeakReason::NoOwner | LeakReason::ServiceGone | LeakReason::VmGone), _) => {
-            "which is gone".to_owned()
-        }
-        (Some(LeakReason::PodHasOtherAddress), _) => "which has another address".to_owned(),
-        (Some(LeakReason::PodFinished), _) => "which has finished".to_owned(),
-        (Some(LeakReason::SandboxGone), _) => "whose sandbox was torn down".to_owned(),
-        (Some(LeakReason::TunnelMoved), _) => "which has another address or none".to_owned(),
-        (Some(LeakReason::UnknownOwner) | None, _) => "but nothing uses it".to_owned(),
+        Some(LeakReason::ServiceGone | LeakReason::VmGone) => "which is gone".to_owned(),
+        Some(LeakReason::PodHasOtherAddress) => "which has another address".to_owned(),
+        Some(LeakReason::PodFinished) => "which has finished".to_owned(),
+        Some(LeakReason::SandboxGone) => "whose sandbox was torn down".to_owned(),
+        Some(LeakReason::TunnelMoved) => "which has another address or none".to_owned(),
+        Some(LeakReason::UnknownOwner) | None => "but nothing uses it".to_owned(),
     }
 }
 

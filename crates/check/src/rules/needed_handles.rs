@@ -10,40 +10,38 @@ use calipam_model::snapshot::{DatastoreKind, Source};
 use crate::claim::Claim;
 use crate::code::Code;
 use crate::context::Context;
-use crate::finding::{Evidence, Finding, HandleEvidence, NeededBy};
+use crate::finding::{Evidence, Finding, HandleEvidence, NeededBy, Subject};
 use crate::owner::Owners;
 
 /// Notes in the findings about orphan handles who needs the handle.
 pub(super) fn note(context: &Context<'_>, findings: &mut [Finding]) {
-    let orphans = || {
-        findings.iter().enumerate().filter_map(|(place, finding)| {
-            if finding.code != Code::OrphanHandle {
-                return None;
+    let mut claims: Vec<Claim<'_>> = Vec::new();
+    let mut unrecorded: HashSet<IpAddr> = HashSet::new();
+    for finding in findings.iter() {
+        match (finding.code, &finding.subject) {
+            (Code::OrphanHandle, Subject::Handle(id)) => claims.push(Claim::of_handle(id)),
+            (Code::UnallocatedInUse, Subject::Address(address)) => {
+                unrecorded.insert(*address);
             }
-            let Evidence::Handle(evidence) = &finding.evidence else {
-                return None;
-            };
-            Some((place, finding.subject.handle()?, &**evidence))
-        })
-    };
-    let claims: Vec<Claim<'_>> = orphans().map(|(_, id, _)| Claim::of_handle(id)).collect();
+            _ => {}
+        }
+    }
     if claims.is_empty() {
         return;
     }
-    let owners = Owners::new(context, &claims);
-    let lost = findings
-        .iter()
-        .filter(|finding| finding.code == Code::UnallocatedInUse);
-    let lost: HashSet<IpAddr> = lost.filter_map(|finding| finding.subject.address()).collect();
 
-    let needed_by = |(place, id, evidence): (usize, &str, &HandleEvidence)| {
-        let owner = owner_of(context, &owners, &lost, id).map(NeededBy::Owner);
-        Some((place, owner.or_else(|| unknown(context, evidence))?))
-    };
-    let needed: Vec<(usize, NeededBy)> = orphans().filter_map(needed_by).collect();
-    for (place, by) in needed {
-        if let Evidence::Handle(evidence) = &mut findings[place].evidence {
-            evidence.needed_by = Some(by);
+    let owners = Owners::new(context, &claims);
+    for finding in findings {
+        if finding.code != Code::OrphanHandle {
+            continue;
+        }
+        if let Subject::Handle(id) = &finding.subject
+            && let Evidence::Handle(evidence) = &mut finding.evidence
+        {
+            evidence.needed_by = match owner_of(context, &owners, &unrecorded, id) {
+                Some(owner) => Some(NeededBy::Owner(owner)),
+                None => missing_block(context, evidence),
+            };
         }
     }
 }
@@ -52,17 +50,17 @@ pub(super) fn note(context: &Context<'_>, findings: &mut [Finding]) {
 fn owner_of(
     context: &Context<'_>,
     owners: &Owners<'_, '_>,
-    lost: &HashSet<IpAddr>,
+    unrecorded: &HashSet<IpAddr>,
     id: &str,
 ) -> Option<String> {
-    match Claim::of_handle(id) {
-        Claim::Tunnel { kind, node } => unrecorded_tunnel(context, lost, kind, &node),
-        claim => {
-            let workload = context.index.workload(owners.user(&claim)?)?;
-            let by_workload = || (workload.namespace.to_string(), workload.pod.to_string());
-            let (namespace, pod) = claim.pod().unwrap_or_else(by_workload);
-            Some(format!("{namespace}/{pod}"))
-        }
+    let claim = Claim::of_handle(id);
+    if let Claim::Tunnel { kind, node } = claim {
+        return unrecorded_tunnel(context, unrecorded, kind, &node);
+    }
+    let workload = context.index.workload(owners.user(&claim)?)?;
+    match claim.pod() {
+        Some((namespace, pod)) => Some(format!("{namespace}/{pod}")),
+        None => Some(format!("{}/{}", workload.namespace, workload.pod)),
     }
 }
 
@@ -70,13 +68,13 @@ fn owner_of(
 /// the record has no handle.
 fn unrecorded_tunnel(
     context: &Context<'_>,
-    lost: &HashSet<IpAddr>,
+    unrecorded: &HashSet<IpAddr>,
     kind: TunnelKind,
     node: &str,
 ) -> Option<String> {
     let tunnels = &context.index.node(node)?.tunnels;
     for (other_kind, address) in tunnels {
-        if *other_kind == kind && lost.contains(address) {
+        if *other_kind == kind && unrecorded.contains(address) {
             return Some(format!("a tunnel of {node}"));
         }
     }
@@ -85,7 +83,7 @@ fn unrecorded_tunnel(
 
 /// Returns a missing block that the handle counts, if no pods were read. In an etcd that was restored from a backup,
 /// blocks and endpoints can be missing together, and then only pods show whose handle it is.
-fn unknown(context: &Context<'_>, evidence: &HandleEvidence) -> Option<NeededBy> {
+fn missing_block(context: &Context<'_>, evidence: &HandleEvidence) -> Option<NeededBy> {
     let snapshot = context.snapshot;
     if snapshot.datastore == DatastoreKind::Kubernetes || snapshot.has_read(Source::Pods) {
         return None;

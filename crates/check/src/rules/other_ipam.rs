@@ -12,35 +12,30 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     if pods == 0 {
         return;
     }
-    let claims = context
-        .index
-        .records()
-        .map(|record| Claim::of(&record.allocation.attribute));
-    let is_of_pod = |claim: &Claim<'_>| {
-        matches!(
-            claim,
-            Claim::Pod { .. } | Claim::LegacyPod { .. } | Claim::Container(_)
-        )
-    };
-    let evidence = OtherIpamEvidence {
-        pods,
-        left_over: claims.filter(is_of_pod).count(),
-    };
-    let severity = if evidence.left_over > 0 {
-        Severity::Warning
-    } else {
-        Severity::Info
-    };
-    let who = if pods == 1 {
-        "1 pod has an address".into()
+    let mut left_over = 0;
+    for record in context.index.records() {
+        if let Claim::Pod { .. } | Claim::LegacyPod { .. } | Claim::Container(_) =
+            Claim::of(&record.allocation.attribute)
+        {
+            left_over += 1;
+        }
+    }
+
+    let pods_have_addresses = if pods == 1 {
+        "1 pod has an address".to_owned()
     } else {
         format!("{pods} pods have addresses")
     };
-    let left_over = match evidence.left_over {
-        0 => String::new(),
-        count => format!(", but blocks still record {} for pods", addresses(count)),
-    };
-    let message = format!("{who} from host-local, not from Calico IPAM{left_over}");
+    let mut message = format!("{pods_have_addresses} from host-local, not from Calico IPAM");
+    let mut severity = Severity::Info;
+    if left_over > 0 {
+        message.push_str(&format!(
+            ", but blocks still record {} for pods",
+            addresses(left_over)
+        ));
+        severity = Severity::Warning;
+    }
+    let evidence = OtherIpamEvidence { pods, left_over };
     let subject = Subject::Configuration("default".into());
     let finding = Finding::new(
         Code::PodsWithoutCalicoIpam,

@@ -1,6 +1,6 @@
 //! Addresses used by an owner other than the one recorded, and addresses on the wrong node.
 
-use super::address::{Address, finding};
+use super::address::{Address, new_finding};
 use crate::Context;
 use crate::claim::Claim;
 use crate::code::Code;
@@ -28,13 +28,13 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
         out.extend(wrong_node(context, address, record, owner));
         return;
     }
-    let is_young = |r: &Record<'_, '_>| context.is_young(&r.allocation.attribute);
-    if !address
-        .holding()
-        .any(|r| is_young(r) || is_windows_tunnel(context, address, r))
-    {
-        out.push(finding(context, Code::OwnerMismatch, address, other_owner));
+
+    for record in address.holding() {
+        if context.is_young(&record.allocation.attribute) || is_windows_tunnel(context, address, record) {
+            return;
+        }
     }
+    out.push(new_finding(context, Code::OwnerMismatch, address, other_owner));
 }
 
 /// Describes the users of an address that is recorded for another owner.
@@ -72,7 +72,7 @@ pub(super) fn wrong_node(
         return None;
     }
     let node = node.to_string();
-    let finding = finding(context, Code::WrongNodeRecorded, address, |evidence| {
+    let finding = new_finding(context, Code::WrongNodeRecorded, address, |evidence| {
         let pod = evidence.owners.iter().find(|owner| !owner.pod.is_empty());
         format!(
             "is used by {} on {}, but recorded on {}, so Calico considers it leaked",
@@ -87,11 +87,13 @@ pub(super) fn wrong_node(
 /// Returns true for a Windows node's VXLAN address: an ordinal in its own block that Windows reserves.
 fn is_windows_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, record: &Record<'_, '_>) -> bool {
     let host = record.block.host();
-    let is_hosts = |used: &Use| {
-        matches!(used.owner, Owner::Tunnel(position, _)
-            if host == Some(context.snapshot.nodes[position as usize].value.name.as_str()))
+    let is_tunnel_of_host = |used: &Use| match used.owner {
+        Owner::Tunnel(position, _) => {
+            host == Some(context.snapshot.nodes[position as usize].value.name.as_str())
+        }
+        _ => false,
     };
-    record.allocation.attribute.is_windows_reserved() && address.uses.iter().any(is_hosts)
+    record.allocation.attribute.is_windows_reserved() && address.uses.iter().any(is_tunnel_of_host)
 }
 
 /// Checks whether an address is in another node's block, although it must not be.
@@ -106,7 +108,7 @@ pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
             record.block.key,
             short(host)
         );
-        out.push(finding(
+        out.push(new_finding(
             context,
             Code::BorrowedUnderStrictAffinity,
             address,
@@ -128,13 +130,20 @@ pub(super) fn borrowing<'a, 'c, 's>(
     context: &Context<'_>,
     address: &Address<'a, 'c, 's>,
 ) -> Option<Borrowing<'a, 'c, 's>> {
-    address.holding().find_map(|record| {
-        let host = record.block.host()?;
-        let node = node_of(context, address, record)?;
+    for record in address.holding() {
+        let Some(host) = record.block.host() else {
+            continue;
+        };
+        let Some(node) = node_of(context, address, record) else {
+            continue;
+        };
         // A live migration leaves a machine's address in the block of its earlier node.
         let is_allowed = host == node || Claim::of(&record.allocation.attribute) == Claim::Machine;
-        (!is_allowed).then_some(Borrowing { record, node, host })
-    })
+        if !is_allowed {
+            return Some(Borrowing { record, node, host });
+        }
+    }
+    None
 }
 
 /// Reports a tunnel's address that is only in blocks of other nodes. One finding is enough for an address.
@@ -158,7 +167,7 @@ fn check_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut 
             kind.field(),
             short(host)
         );
-        let finding = finding(context, Code::BorrowedTunnelAddress, address, |_| problem);
+        let finding = new_finding(context, Code::BorrowedTunnelAddress, address, |_| problem);
         out.push(finding.on_nodes([host]));
         return;
     }
@@ -173,5 +182,8 @@ fn node_of(context: &Context<'_>, address: &Address<'_, '_, '_>, record: &Record
         Owner::Tunnel(position, _) => context.snapshot.nodes[position as usize].value.name.clone(),
         owner => context.index.workload(owner)?.node.to_string(),
     };
-    (!node.is_empty()).then_some(node)
+    if node.is_empty() {
+        return None;
+    }
+    Some(node)
 }

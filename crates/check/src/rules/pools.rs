@@ -23,25 +23,20 @@ pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &
     }
     // Pools with the same CIDR have the same addresses.
     let pools = context.index.pools();
-    for twins in same(&pools) {
-        if let Some(enabled) = twins.iter().find(|pool| pool.is_enabled()) {
+    for same_cidr in by_cidr(&pools) {
+        if let Some(enabled) = same_cidr.iter().find(|pool| pool.is_enabled()) {
             check_fill(context, occupancy, enabled, out);
         }
     }
 }
 
 /// Groups pools by CIDR, since the CIDR is the subject of a finding.
-fn same<'a, 's>(sorted: &'a [&'s Pool]) -> impl Iterator<Item = &'a [&'s Pool]> {
+fn by_cidr<'a, 's>(sorted: &'a [&'s Pool]) -> impl Iterator<Item = &'a [&'s Pool]> {
     sorted.chunk_by(|a, b| a.cidr == b.cidr)
 }
 
 /// Makes a finding. Its message begins with the pool's name and CIDR, and continues with `problem`.
-fn finding(code: Code, pool: &Pool, problem: &str, fill: impl FnOnce(&mut PoolEvidence)) -> Finding {
-    let mut evidence = PoolEvidence {
-        name: pool.name.clone(),
-        ..PoolEvidence::default()
-    };
-    fill(&mut evidence);
+fn new_finding(code: Code, pool: &Pool, problem: &str, evidence: PoolEvidence) -> Finding {
     let message = format!("{} ({}) {problem}", short(&pool.name), pool.cidr);
     Finding::new(
         code,
@@ -51,35 +46,45 @@ fn finding(code: Code, pool: &Pool, problem: &str, fill: impl FnOnce(&mut PoolEv
     )
 }
 
+/// Evidence that has only the pool's name.
+fn evidence_about(pool: &Pool) -> PoolEvidence {
+    PoolEvidence {
+        name: pool.name.clone(),
+        ..PoolEvidence::default()
+    }
+}
+
 /// Checks for faults that matter even before the first block exists: overlaps, and selectors that do not parse.
 pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_overlaps(context, out);
     let pools = context.index.pools();
     check_places(context, &pools, out);
-    for pools in same(&pools) {
-        if let Some(pool) = pools
+    for same_cidr in by_cidr(&pools) {
+        let too_small = same_cidr
             .iter()
-            .find(|pool| pool.is_enabled() && pool.is_smaller_than_block())
-        {
+            .find(|pool| pool.is_enabled() && pool.is_smaller_than_block());
+        if let Some(pool) = too_small {
             let problem = format!(
                 "is smaller than one of its blocks, which are /{}",
                 pool.block_size
             );
-            out.push(finding(Code::PoolSmallerThanBlock, pool, &problem, |_| {}));
+            let evidence = evidence_about(pool);
+            out.push(new_finding(Code::PoolSmallerThanBlock, pool, &problem, evidence));
         }
-        let broken = pools
+
+        let with_invalid_selector = same_cidr
             .iter()
             .find_map(|pool| Some((pool, invalid_selector(pool)?)));
-        if let Some((pool, selector)) = broken {
-            let InvalidSelector {
-                field,
-                selector: text,
-                reason,
-            } = &selector;
-            let problem = format!("has the {field} {text:?}, which does not parse: {reason}");
-            out.push(finding(Code::InvalidPoolSelector, pool, &problem, |evidence| {
-                evidence.invalid_selector = Some(selector);
-            }));
+        if let Some((pool, invalid)) = with_invalid_selector {
+            let problem = format!(
+                "has the {} {:?}, which does not parse: {}",
+                invalid.field, invalid.selector, invalid.reason
+            );
+            let evidence = PoolEvidence {
+                invalid_selector: Some(invalid),
+                ..evidence_about(pool)
+            };
+            out.push(new_finding(Code::InvalidPoolSelector, pool, &problem, evidence));
         }
     }
 }
@@ -88,33 +93,33 @@ pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
 /// since a service may have a node's address.
 fn check_places(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) {
     let mut enabled: Vec<&Pool> = Vec::new();
-    for twins in same(pools) {
-        enabled.extend(twins.iter().find(|pool| pool.is_enabled()));
+    for same_cidr in by_cidr(pools) {
+        enabled.extend(same_cidr.iter().find(|pool| pool.is_enabled()));
     }
     let places = Places::of(context.snapshot, enabled.iter().map(|pool| pool.cidr));
 
     for pool in enabled {
-        let inside = |places| within(places, pool.cidr, |place: &Place| place.address);
         let may_not_cover_nodes = pool.allows(PoolUse::Workload) || pool.allows(PoolUse::Tunnel);
-        let nodes = if may_not_cover_nodes {
-            inside(&places.nodes)
-        } else {
-            &[]
-        };
-        let services = inside(&places.services);
-        for (code, covered) in [
-            (Code::PoolOverlapsNodes, nodes),
-            (Code::PoolOverlapsServices, services),
-        ] {
-            if covered.is_empty() {
-                continue;
-            }
-            let problem = format!("covers {}", list(covered));
-            out.push(finding(code, pool, &problem, |evidence| {
-                evidence.covers = covered.to_vec()
-            }));
+        if may_not_cover_nodes {
+            let nodes = within(&places.nodes, pool.cidr, |place| place.address);
+            out.extend(covering_finding(Code::PoolOverlapsNodes, pool, nodes));
         }
+        let services = within(&places.services, pool.cidr, |place| place.address);
+        out.extend(covering_finding(Code::PoolOverlapsServices, pool, services));
     }
+}
+
+/// Reports a pool that covers places; `None` if it covers none.
+fn covering_finding(code: Code, pool: &Pool, covered: &[Place]) -> Option<Finding> {
+    if covered.is_empty() {
+        return None;
+    }
+    let problem = format!("covers {}", list(covered));
+    let evidence = PoolEvidence {
+        covers: covered.to_vec(),
+        ..evidence_about(pool)
+    };
+    Some(new_finding(code, pool, &problem, evidence))
 }
 
 /// Returns the pool's selector that makes Calico refuse requests that name no pool, if it has such a selector. Calico
@@ -127,17 +132,20 @@ fn invalid_selector(pool: &Pool) -> Option<InvalidSelector> {
         ("nodeSelector", &pool.node_selector),
         ("namespaceSelector", &pool.namespace_selector),
     ];
-    fields
-        .into_iter()
-        .find_map(|(field, selector)| match Selector::parse(selector) {
+    for (field, selector) in fields {
+        match Selector::parse(selector) {
             // Calico accepts such a selector, since it does not limit the nesting depth.
-            Ok(_) | Err(SelectorError::TooDeep) => None,
-            Err(reason) => Some(InvalidSelector {
-                field,
-                selector: selector.clone(),
-                reason,
-            }),
-        })
+            Ok(_) | Err(SelectorError::TooDeep) => {}
+            Err(reason) => {
+                return Some(InvalidSelector {
+                    field,
+                    selector: selector.clone(),
+                    reason,
+                });
+            }
+        }
+    }
+    None
 }
 
 /// Reports overlapping pools. In native v3 mode, disabled pools may overlap: Calico's pool controller makes sure that
@@ -148,10 +156,10 @@ fn check_overlaps(context: &Context<'_>, out: &mut Vec<Finding>) {
         pools.retain(|pool| pool.is_enabled());
     }
 
-    let groups: Vec<&[&Pool]> = same(&pools).collect();
-    let cidrs: Vec<IpNet> = groups.iter().map(|twins| twins[0].cidr).collect();
-    for (twins, positions) in groups.iter().zip(overlaps(&cidrs)) {
-        let mut overlapping = twins[1..].to_vec();
+    let groups: Vec<&[&Pool]> = by_cidr(&pools).collect();
+    let cidrs: Vec<IpNet> = groups.iter().map(|same_cidr| same_cidr[0].cidr).collect();
+    for (same_cidr, positions) in groups.iter().zip(overlaps(&cidrs)) {
+        let mut overlapping = same_cidr[1..].to_vec();
         for position in positions {
             overlapping.extend(groups[position]);
         }
@@ -164,9 +172,12 @@ fn check_overlaps(context: &Context<'_>, out: &mut Vec<Finding>) {
             .map(|pool| format!("{} {}", pool.name, pool.cidr))
             .collect();
         let problem = format!("overlaps {}", list(&names));
-        out.push(finding(Code::OverlappingPools, twins[0], &problem, |evidence| {
-            evidence.others = names
-        }));
+        let first = same_cidr[0];
+        let evidence = PoolEvidence {
+            others: names,
+            ..evidence_about(first)
+        };
+        out.push(new_finding(Code::OverlappingPools, first, &problem, evidence));
     }
 }
 
@@ -195,13 +206,15 @@ fn check_fill(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, pool: &Pool,
     let cooling = tally.cooling;
     let in_use = tally.usable_taken.saturating_sub(cooling);
     let mut problem = format!("is {percent} % full: {in_use} of {usable} in use");
+    let mut evidence = PoolEvidence {
+        in_use: Some(tally.usable_taken),
+        usable: Some(usable),
+        ..evidence_about(pool)
+    };
     if cooling > 0 {
         problem.push_str(&format!(", {cooling} cooling down"));
+        evidence.cooling = Some(cooling);
     }
-    let finding = finding(Code::PoolNearlyFull, pool, &problem, |evidence| {
-        evidence.in_use = Some(tally.usable_taken);
-        evidence.cooling = Some(cooling).filter(|cooling| *cooling > 0);
-        evidence.usable = Some(usable);
-    });
+    let finding = new_finding(Code::PoolNearlyFull, pool, &problem, evidence);
     out.push(finding.with_severity(severity));
 }

@@ -13,39 +13,35 @@ use crate::services::{FamilyOfService, ServiceExplanation, ServiceState, Service
 
 /// Checks whether the services that Calico serves, or should serve, have their addresses.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
-    let is_old = |service: &Service| {
-        service
-            .created
-            .is_some_and(|created| context.now.duration_since(created) >= context.grace)
-    };
     let services = Services::new(context);
     for service in context.snapshot.services.iter().map(|service| &service.value) {
-        if !service.is_internal && !service.deleting && is_old(service) && may_lack(&services, service) {
-            out.extend(without_address(
-                context,
-                &services,
-                &services.explain(service),
-                service,
-            ));
+        if service.is_internal || service.deleting {
+            continue;
+        }
+        let is_old = service
+            .created
+            .is_some_and(|created| context.now.duration_since(created) >= context.grace);
+        if is_old && may_lack_address(&services, service) {
+            let explained = services.explain(service);
+            out.extend(without_address(context, &services, &explained, service));
         }
     }
 }
 
 /// True if the service could lack an address: it has none, or only some from Calico.
-fn may_lack(services: &Services<'_, '_>, service: &Service) -> bool {
+fn may_lack_address(services: &Services<'_, '_>, service: &Service) -> bool {
     if service.ingress.is_empty() {
         return !service.has_hostname;
     }
-    let names_addresses = service.request.addresses.is_some();
+    let may_want_several = service.request.addresses.is_some() || service.request.dual_stack;
     let lacks_family = Family::BOTH
         .into_iter()
         .any(|family| Services::lacks(service, family));
-    (names_addresses || service.request.dual_stack)
-        && lacks_family
-        && service
-            .ingress
-            .iter()
-            .all(|address| services.is_of_calico(service, *address))
+    if !may_want_several || !lacks_family {
+        return false;
+    }
+    let mut ingress = service.ingress.iter();
+    ingress.all(|address| services.is_of_calico(service, *address))
 }
 
 fn without_address(
@@ -67,18 +63,24 @@ fn without_address(
         ServiceState::Served => cause_of_refusals(&missing).filter(|_| is_known),
         ServiceState::NoPool if names_calico && is_known => Some(NoAddress::NoPool),
         ServiceState::NotServed(_) if !services.has_pool => {
-            (names_calico && is_known).then_some(())?;
+            if !names_calico || !is_known {
+                return None;
+            }
             Some(NoAddress::NoPool)
         }
         // A service that does not name Calico may get its address elsewhere.
         ServiceState::NotServed(why) => {
-            (names_calico || !services.has_other_controller()).then_some(())?;
+            if !names_calico && services.has_other_controller() {
+                return None;
+            }
             Some(NoAddress::NotServed(*why))
         }
         ServiceState::Unreadable(_) => Some(NoAddress::Unreadable),
         ServiceState::NotKnown => {
             let controller = context.snapshot.serves_services()?.ok()?;
-            service.is_managed(controller).then_some(())?;
+            if !service.is_managed(controller) {
+                return None;
+            }
             None
         }
         _ => return None,
@@ -132,10 +134,9 @@ fn in_words(missing: &[&FamilyOfService]) -> String {
     let mut reasons: Vec<String> = missing.iter().filter_map(|family| family.why()).collect();
     reasons.dedup();
     if reasons.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", joined(reasons, ", and "))
+        return String::new();
     }
+    format!(": {}", joined(reasons, ", and "))
 }
 
 /// Describes the refusal of an address of a family; `None` if there is none.

@@ -26,13 +26,11 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         return;
     }
 
-    let is_linux = |node: &&Node| !node.is_windows() && !node.is_virtual_kubelet();
-    let all_nodes = snapshot.nodes.iter().map(|node| &node.value);
-    let nodes: Vec<&Node> = all_nodes.filter(is_linux).collect();
-    let has = |node: &Node, kind| node.tunnels.iter().any(|(other, _)| *other == kind);
-    let is_used = |kind: &TunnelKind| nodes.iter().any(|node| has(node, *kind));
-    let used_kinds: Vec<TunnelKind> = TunnelKind::ALL.into_iter().filter(is_used).collect();
-    let has_all = |node: &&Node| used_kinds.iter().all(|kind| has(node, *kind));
+    let mut nodes: Vec<&Node> = snapshot.nodes.iter().map(|node| &node.value).collect();
+    nodes.retain(|node| !node.is_windows() && !node.is_virtual_kubelet());
+    let mut used_kinds = TunnelKind::ALL.to_vec();
+    used_kinds.retain(|kind| nodes.iter().any(|node| has_tunnel(node, *kind)));
+    let has_all = |node: &&Node| used_kinds.iter().all(|kind| has_tunnel(node, *kind));
     if nodes.iter().all(has_all) {
         return;
     }
@@ -52,11 +50,11 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         snapshot.defects.iter().any(|defect| defect.key == key)
     };
     for node in &nodes {
-        let lacks = |kind: &TunnelKind| {
+        let mut lacking = used_kinds.clone();
+        lacking.retain(|kind| {
             let owns_block = block_owners.contains(&(node.name.as_str(), kind.is_v6()));
-            !has(node, *kind) && owns_block && pools.of(node, *kind).next().is_some()
-        };
-        let lacking: Vec<TunnelKind> = used_kinds.iter().copied().filter(lacks).collect();
+            !has_tunnel(node, *kind) && owns_block && pools.of(node, *kind).next().is_some()
+        });
         if lacking.is_empty() || is_broken(node) {
             continue;
         }
@@ -64,18 +62,29 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             Some(answers) => answers.outlook.tunnels(node, &pools),
             None => Vec::new(),
         };
-        out.push(finding(node, &lacking, refusal(&tunnels, &lacking)));
+        let refusal = reason_of_refusal(&tunnels, &lacking);
+        out.push(new_finding(node, &lacking, refusal));
     }
 }
 
+fn has_tunnel(node: &Node, kind: TunnelKind) -> bool {
+    node.tunnels.iter().any(|(other, _)| *other == kind)
+}
+
 /// Returns the reason why calico-node cannot assign one of the addresses that a node lacks.
-fn refusal(tunnels: &[TunnelAnswer], lacking: &[TunnelKind]) -> Option<String> {
-    let mut meant = tunnels.iter().filter(|tunnel| lacking.contains(&tunnel.kind));
-    meant.find_map(|tunnel| Some(tunnel.next.refused()?.reason.to_string()))
+fn reason_of_refusal(tunnels: &[TunnelAnswer], lacking: &[TunnelKind]) -> Option<String> {
+    for tunnel in tunnels {
+        if lacking.contains(&tunnel.kind)
+            && let Some(refused) = tunnel.next.refused()
+        {
+            return Some(refused.reason.to_string());
+        }
+    }
+    None
 }
 
 /// Reports a node that lacks tunnel addresses, with the reason why calico-node cannot assign them, if there is one.
-fn finding(node: &Node, lacking: &[TunnelKind], refusal: Option<String>) -> Finding {
+fn new_finding(node: &Node, lacking: &[TunnelKind], refusal: Option<String>) -> Finding {
     let name = node.name.clone();
     let fields: Vec<OwnerField> = lacking.iter().map(|kind| OwnerField::Tunnel(*kind)).collect();
     let mut message = format!(

@@ -9,7 +9,7 @@ use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::{Coverage, DatastoreKind, Source, WhySkipped};
 use calipam_model::text::Text;
 
-use super::address::{Address, finding};
+use super::address::{Address, new_finding};
 use crate::claim::Claim;
 use crate::code::Code;
 use crate::finding::{AddressEvidence, Finding};
@@ -50,7 +50,7 @@ fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
                     context,
                     Owner::Service(position),
                     *address,
-                    How::Foreign,
+                    Origin::Foreign,
                 ));
             }
         }
@@ -60,9 +60,9 @@ fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
 /// Checks the addresses that running pods name, and that Calico did not assign.
 fn check_pods(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let nodes = snapshot.nodes.iter().flat_map(|node| node.value.names());
-    let nodes: Vec<Text> = nodes.map(Text::new).collect();
-    let packed_nodes: FastSet<&[u8]> = nodes.iter().map(|name| name.as_ref().packed()).collect();
+    let node_names = snapshot.nodes.iter().flat_map(|node| node.value.names());
+    let node_texts: Vec<Text> = node_names.map(Text::new).collect();
+    let packed_nodes: FastSet<&[u8]> = node_texts.iter().map(|name| name.as_ref().packed()).collect();
     for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
         // If the pod has no sandbox with a network, the address could be from an earlier sandbox.
@@ -84,16 +84,16 @@ fn check_pods(context: &Context<'_>, out: &mut Vec<Finding>) {
             if wanted_evidence == 0 {
                 continue;
             }
-            let how = How::of(wanted_evidence);
-            out.extend(conflict(context, position, *address, how));
-            out.extend(unrecorded(context, Owner::Pod(position), *address, how));
+            let origin = Origin::from_evidence(wanted_evidence);
+            out.extend(conflict(context, position, *address, origin));
+            out.extend(unrecorded(context, Owner::Pod(position), *address, origin));
         }
     }
 }
 
 /// The way in which a pod or service has an address without Calico IPAM.
 #[derive(Clone, Copy, PartialEq)]
-enum How {
+enum Origin {
     /// The annotation `ipAddrsNoIpam` names it.
     NoIpam,
     /// The annotation `floatingIPs` names it.
@@ -102,12 +102,12 @@ enum How {
     Foreign,
 }
 
-impl How {
-    /// The kind of an address by the evidence for it. An annotation counts more than the pod's status.
-    fn of(by: u8) -> Self {
-        if by & evidence::NO_IPAM != 0 {
+impl Origin {
+    /// The origin of an address by the sources that name it. An annotation counts more than the pod's status.
+    fn from_evidence(sources: evidence::Bits) -> Self {
+        if sources & evidence::NO_IPAM != 0 {
             Self::NoIpam
-        } else if by & evidence::FLOATING != 0 {
+        } else if sources & evidence::FLOATING != 0 {
             Self::Floating
         } else {
             Self::Foreign
@@ -115,7 +115,7 @@ impl How {
     }
 
     /// Continues a sentence that says whose address it is.
-    fn words(self) -> &'static str {
+    fn clause(self) -> &'static str {
         match self {
             Self::NoIpam => ", whose annotation ipAddrsNoIpam names it",
             Self::Floating => ", whose annotation floatingIPs names it",
@@ -125,13 +125,13 @@ impl How {
 }
 
 /// Reports an address that Calico has given to another pod, node or service.
-fn conflict(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> Option<Finding> {
+fn conflict(context: &Context<'_>, position: u32, address: IpAddr, origin: Origin) -> Option<Finding> {
     let index = &context.index;
     index.enabled_pool_around(address)?;
-    let own = Owner::Pod(position);
+    let owner = Owner::Pod(position);
     let pod = &context.snapshot.pods[position as usize].value;
     let mut uses: Vec<Use> = index.uses_of(address).to_vec();
-    uses.retain(|used| index.identity(used.owner) != index.identity(own));
+    uses.retain(|used| index.identity(used.owner) != index.identity(owner));
     let mut records: Vec<Record<'_, '_>> = index.records_of(address).collect();
     records.retain(|record| !record.allocation.attribute.is_cooling());
 
@@ -150,30 +150,34 @@ fn conflict(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> 
     }
 
     let other_users = context.index.describe_users(address, &uses);
-    uses.push(Use { address, owner: own });
+    uses.push(Use { address, owner });
     uses.sort_unstable();
-    let smallest_block = index.blocks_around(address).next();
+    let largest_block = index.blocks_around(address).next();
     let address = Address {
         address,
         records: &records,
         uses: &uses,
-        blocks: smallest_block.map_or(&[][..], std::slice::from_ref),
+        blocks: largest_block.map_or(&[][..], std::slice::from_ref),
     };
-    Some(finding(context, Code::DuplicateAddress, &address, |evidence| {
-        let name = name_of_pod(pod);
-        let name = short(&name);
-        let how = how.words();
-        if !other_users.is_empty() {
-            return format!("is used by {} and {name}{how}", names_of_owners(&other_users));
-        }
-        let mut holders = evidence.holding().map(|record| record.holder());
-        let recorded = holders.next().unwrap_or_default();
-        format!("is used by {name}{how}, but recorded for {recorded}")
-    }))
+    Some(new_finding(
+        context,
+        Code::DuplicateAddress,
+        &address,
+        |evidence| {
+            let name = short(&name_of_pod(pod));
+            let clause = origin.clause();
+            if !other_users.is_empty() {
+                return format!("is used by {} and {name}{clause}", names_of_owners(&other_users));
+            }
+            let mut holders = evidence.holding().map(|record| record.holder());
+            let recorded = holders.next().unwrap_or_default();
+            format!("is used by {name}{clause}, but recorded for {recorded}")
+        },
+    ))
 }
 
 /// Reports an address in a pool for workloads that its owner uses, but that no block records.
-fn unrecorded(context: &Context<'_>, owner: Owner, address: IpAddr, how: How) -> Option<Finding> {
+fn unrecorded(context: &Context<'_>, owner: Owner, address: IpAddr, origin: Origin) -> Option<Finding> {
     let index = &context.index;
     let pool = index.enabled_pool_around(address)?;
     if !pool.allows(PoolUse::Workload) {
@@ -187,34 +191,35 @@ fn unrecorded(context: &Context<'_>, owner: Owner, address: IpAddr, how: How) ->
         return None;
     }
 
-    // The smallest block comes first.
-    let around: Vec<&IndexedBlock<'_>> = index.blocks_around(address).rev().collect();
-    let could_record = |block: &&IndexedBlock<'_>| match block.usable {
-        Some(usable) => usable.allocation_of(address).is_some(),
-        None => true,
-    };
-    if around.iter().any(could_record) {
-        return None;
+    let mut smallest_block: Option<&IndexedBlock<'_>> = None;
+    for block in index.blocks_around(address) {
+        let could_record = match block.usable {
+            Some(usable) => usable.allocation_of(address).is_some(),
+            None => true,
+        };
+        if could_record {
+            return None;
+        }
+        smallest_block = Some(block);
     }
-    let (place, blocks) = match around.first() {
-        Some(block) => (format!("free in {}", block.key), std::slice::from_ref(*block)),
-        None => ("in no block".to_owned(), &[][..]),
+    let place = match smallest_block {
+        Some(block) => format!("free in {}", block.key),
+        None => "in no block".to_owned(),
     };
 
     let address = Address {
         address,
         records: &[],
         uses: &[Use { address, owner }],
-        blocks,
+        blocks: smallest_block.map_or(&[][..], std::slice::from_ref),
     };
     let describe = |evidence: &AddressEvidence| {
         let users = evidence.users();
-        match how {
-            How::Floating => {
-                format!("is a floating address of {users}, but not assigned by Calico and {place}")
-            }
-            _ => format!("is used by {users}, but not assigned by Calico and {place}"),
+        if origin == Origin::Floating {
+            format!("is a floating address of {users}, but not assigned by Calico and {place}")
+        } else {
+            format!("is used by {users}, but not assigned by Calico and {place}")
         }
     };
-    Some(finding(context, Code::UnrecordedAddress, &address, describe))
+    Some(new_finding(context, Code::UnrecordedAddress, &address, describe))
 }

@@ -70,7 +70,7 @@ fn report_nodes(judge: &Judge<'_, '_>, Nodes { refusals, served }: Nodes<'_>, ou
         if group.len() > MOST_SINGLE {
             let kind = if may_be_intended { "/may-be-intended" } else { "" };
             let subject = Subject::Cluster(format!("{}/{reason}{kind}", family.name()));
-            out.push(finding(judge, subject, &group));
+            out.push(new_finding(judge, subject, &group));
         } else {
             for refusal in group {
                 by_node.entry(&refusal.node.name).or_default().push(refusal);
@@ -78,12 +78,12 @@ fn report_nodes(judge: &Judge<'_, '_>, Nodes { refusals, served }: Nodes<'_>, ou
         }
     }
     for (node, refusals) in by_node {
-        out.push(finding(judge, Subject::Node(node.to_owned()), &refusals));
+        out.push(new_finding(judge, Subject::Node(node.to_owned()), &refusals));
     }
 }
 
 /// Makes the finding about one node, or about all nodes with the same reason.
-fn finding(judge: &Judge<'_, '_>, subject: Subject, refusals: &[NodeRefusal<'_>]) -> Finding {
+fn new_finding(judge: &Judge<'_, '_>, subject: Subject, refusals: &[NodeRefusal<'_>]) -> Finding {
     let severity = refusals
         .iter()
         .map(|refusal| refusal.severity)
@@ -119,17 +119,17 @@ fn finding(judge: &Judge<'_, '_>, subject: Subject, refusals: &[NodeRefusal<'_>]
         node: None,
     };
 
-    let who = if is_group {
+    let nodes_get = if is_group {
         format!("{} nodes get", nodes.len())
     } else {
         format!("{} gets", short(nodes[0]))
     };
-    let waiting = match evidence.waiting_pods {
+    let waiting_clause = match evidence.waiting_pods {
         0 => String::new(),
         1 => "; 1 pod is waiting".to_owned(),
         many => format!("; {many} pods are waiting"),
     };
-    let again = if evidence.refused_pods == 0 {
+    let refused_clause = if evidence.refused_pods == 0 {
         String::new()
     } else {
         format!(
@@ -138,13 +138,13 @@ fn finding(judge: &Judge<'_, '_>, subject: Subject, refusals: &[NodeRefusal<'_>]
         )
     };
     let intent = if severity == Severity::Info {
-        intent(&shown[0].refused.reason)
+        intent_clause(&shown[0].refused.reason)
     } else {
         ""
     };
     let message = format!(
-        "{who} no further {}{again}{waiting}{intent}",
-        evidence.says("; no further ")
+        "{nodes_get} no further {}{refused_clause}{waiting_clause}{intent}",
+        evidence.join_refusals("; no further ")
     );
     let evidence = Evidence::NoAddress(Box::new(evidence));
     Finding::new(Code::NodeWithoutAddresses, subject, message, evidence)
@@ -170,12 +170,11 @@ fn report_pods(judge: &Judge<'_, '_>, served: [bool; 2], out: &mut Vec<Finding>)
             Severity::Error
         };
 
-        let refusals = refusals
-            .iter()
-            .map(|(family, refused)| RefusalEvidence::new(*family, refused))
-            .collect();
         let evidence = NoAddressEvidence {
-            refusals,
+            refusals: refusals
+                .iter()
+                .map(|(family, refused)| RefusalEvidence::new(*family, refused))
+                .collect(),
             node: Some(node.clone()),
             ..NoAddressEvidence::default()
         };
@@ -183,7 +182,7 @@ fn report_pods(judge: &Judge<'_, '_>, served: [bool; 2], out: &mut Vec<Finding>)
         let message = format!(
             "{} gets no {} (on {})",
             short(&name),
-            evidence.says("; no "),
+            evidence.join_refusals("; no "),
             short(node)
         );
 
@@ -198,7 +197,7 @@ fn report_pods(judge: &Judge<'_, '_>, served: [bool; 2], out: &mut Vec<Finding>)
 }
 
 /// The end of a message about nodes that may be meant to get no address.
-fn intent(reason: &Reason) -> &'static str {
+fn intent_clause(reason: &Reason) -> &'static str {
     match reason {
         Reason::WindowsNeedsStrictAffinity => "; this may be intended: another IPAM may serve Windows",
         _ => "; this may be intended: no pod there asks for one",

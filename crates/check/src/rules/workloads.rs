@@ -29,8 +29,8 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     if !snapshot.has_read(Source::Pods) {
         return;
     }
-    let both = snapshot.has_read(Source::Endpoints);
-    let mut endpoints: HashMap<u32, Vec<u32>> = HashMap::new();
+    let endpoints_read = snapshot.has_read(Source::Endpoints);
+    let mut endpoints_by_pod: HashMap<u32, Vec<u32>> = HashMap::new();
     for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
         let endpoint = &endpoint.value;
         if endpoint.orchestrator() != *KUBERNETES || endpoint.pod().is_empty() {
@@ -38,7 +38,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         }
         match context.index.pod(endpoint.namespace(), endpoint.pod()) {
             Some(pod) => {
-                endpoints.entry(pod).or_default().push(position);
+                endpoints_by_pod.entry(pod).or_default().push(position);
                 if has_long_finished(context, &snapshot.pods[pod as usize].value) {
                     out.push(endpoint_without_pod(context, position, PodState::Finished));
                 }
@@ -46,28 +46,30 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             None => out.push(endpoint_without_pod(context, position, PodState::Gone)),
         }
     }
+
     for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
         if pod.finished || pod.host_network {
             continue;
         }
-        let own = endpoints.get(&position).map_or(&[][..], Vec::as_slice);
+        let endpoints = endpoints_by_pod.get(&position).map_or(&[][..], Vec::as_slice);
         // CNI DEL removes a terminating pod's endpoint before the pod's object is deleted.
-        if both && pod.running && !pod.deleting && own.is_empty() && !is_endpoint_broken(context, pod) {
+        let needs_endpoint = endpoints_read && pod.running && !pod.deleting;
+        if needs_endpoint && endpoints.is_empty() && !is_endpoint_broken(context, pod) {
             out.extend(pod_without_endpoint(context, position));
         }
-        for endpoint in own {
+        for endpoint in endpoints {
             if let Some(mismatch) = node_mismatch(context, *endpoint, pod) {
                 out.push(mismatch);
                 out.extend(recorded_beside_pod(context, *endpoint, pod));
             }
         }
-        out.extend(disagreement(context, position, own));
+        out.extend(disagreement(context, position, endpoints));
     }
 }
 
 /// Makes a finding. Its message begins with the owner's name, and continues with `problem`.
-fn finding(code: Code, owner: OwnerEvidence, key: Key, problem: &str) -> Finding {
+fn new_finding(code: Code, owner: OwnerEvidence, key: Key, problem: &str) -> Finding {
     let node = owner.node.clone();
     let subject = Subject::Endpoint(owner.name.clone());
     let message = format!("{}{problem}", short(&owner.name));
@@ -78,10 +80,13 @@ fn finding(code: Code, owner: OwnerEvidence, key: Key, problem: &str) -> Finding
 /// Returns true for a finished pod whose endpoint the CNI plugin should have removed by now. A pod without a finish
 /// time counts as finished long ago.
 fn has_long_finished(context: &Context<'_>, pod: &Pod) -> bool {
-    pod.finished
-        && pod
-            .finished_at
-            .is_none_or(|at| context.now.duration_since(at) > context.grace)
+    if !pod.finished {
+        return false;
+    }
+    match pod.finished_at {
+        Some(time) => context.now.duration_since(time) > context.grace,
+        None => true,
+    }
 }
 
 /// Reports an endpoint whose pod has finished or does not exist.
@@ -98,7 +103,7 @@ fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -
         PodState::Gone => "does not exist",
     };
     let problem = format!(" is the endpoint of pod {}, which {clause}", short(&owner.pod));
-    finding(
+    new_finding(
         Code::EndpointWithoutPod,
         owner,
         context.index.endpoint(position).key(),
@@ -117,24 +122,22 @@ fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding>
     }
     let owner = context.index.describe_fully(Owner::Pod(position));
     let problem = format!(" is running on {}, but has no endpoint", short(&owner.node));
-    Some(finding(Code::PodWithoutEndpoint, owner, pod.key(), &problem).depending_on(endpoints))
+    Some(new_finding(Code::PodWithoutEndpoint, owner, pod.key(), &problem).depending_on(endpoints))
 }
 
 /// Returns the possible keys of the pod's endpoint. The node can have different names in Calico and Kubernetes.
 fn endpoint_keys(context: &Context<'_>, pod: &Pod) -> Vec<Key> {
-    let namespace = pod.namespace().to_string();
-    let name = pod.name().to_string();
-    let kubernetes = pod.node();
-    let nodes = context.snapshot.nodes.iter().map(|node| &node.value);
-    let same = nodes.filter(|node| node.names().any(|name| kubernetes == *name));
-    let key = |node: &str| {
-        let name = endpoint_name(node, KUBERNETES, &name, INTERFACE);
-        Key::Endpoint {
-            namespace: namespace.clone(),
-            name,
+    let pod_name = pod.name().to_string();
+    let mut keys = Vec::new();
+    for node in context.snapshot.nodes.iter().map(|node| &node.value) {
+        if node.names().any(|name| pod.node() == *name) {
+            keys.push(Key::Endpoint {
+                namespace: pod.namespace().to_string(),
+                name: endpoint_name(&node.name, KUBERNETES, &pod_name, INTERFACE),
+            });
         }
-    };
-    same.map(|node| key(&node.name)).collect()
+    }
+    keys
 }
 
 /// Returns true if an undecodable endpoint could belong to the pod.
@@ -160,13 +163,13 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
     let owner = context.index.describe_fully(Owner::Endpoint(position));
     let node = pod.node().to_string();
     let problem = format!(" is on {}, but its pod is on {node}", short(&owner.node));
-    let found = finding(
+    let finding = new_finding(
         Code::EndpointNodeMismatch,
         owner,
         context.index.endpoint(position).key(),
         &problem,
     );
-    Some(found.on_nodes([node]).depending_on([pod.key()]))
+    Some(finding.on_nodes([node]).depending_on([pod.key()]))
 }
 
 /// Reports a pod's addresses that are recorded on its endpoint's node instead of the pod's.
@@ -237,7 +240,7 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     }
     let problem = format!(": {}", statements.join(", "));
     let owner = context.index.describe_fully(Owner::Pod(position));
-    let finding = finding(Code::PodAddressDisagreement, owner, pod.key(), &problem);
+    let finding = new_finding(Code::PodAddressDisagreement, owner, pod.key(), &problem);
     let endpoint_keys = endpoints
         .iter()
         .map(|position| context.index.endpoint(*position).key());
@@ -247,19 +250,19 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
 /// The number of addresses up to which searching a slice is faster than building a set.
 const FEW: usize = 16;
 
-/// Returns true if every address of `some` is among `all`. A family that `all` lacks is not compared.
-fn is_among(some: &[IpAddr], all: &[IpAddr]) -> bool {
-    let has_v4 = all.iter().any(|address| address.is_ipv4());
-    let has_v6 = all.iter().any(|address| address.is_ipv6());
-    let mut compared = some.iter().filter(|address| match address {
+/// Returns true if all of `addresses` are among `others`. A family that `others` lacks is not compared.
+fn is_among(addresses: &[IpAddr], others: &[IpAddr]) -> bool {
+    let has_v4 = others.iter().any(|address| address.is_ipv4());
+    let has_v6 = others.iter().any(|address| address.is_ipv6());
+    let mut compared = addresses.iter().filter(|address| match address {
         IpAddr::V4(_) => has_v4,
         IpAddr::V6(_) => has_v6,
     });
 
     // An annotation can name tens of thousands of addresses.
-    if all.len() > FEW {
-        let all: HashSet<&IpAddr> = all.iter().collect();
-        return compared.all(|address| all.contains(address));
+    if others.len() > FEW {
+        let set: HashSet<&IpAddr> = others.iter().collect();
+        return compared.all(|address| set.contains(address));
     }
-    compared.all(|address| all.contains(address))
+    compared.all(|address| others.contains(address))
 }

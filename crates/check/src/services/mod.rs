@@ -16,6 +16,7 @@ use calipam_model::config::{LoadBalancerController, NotServed};
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::service::Service;
 use calipam_model::service::request::{self, ServiceRequest, Unreadable};
+use calipam_model::snapshot::Snapshot;
 
 use crate::Context;
 use crate::names::name_of_claim;
@@ -170,23 +171,27 @@ impl<'c, 's> Services<'c, 's> {
     /// True if another controller serves services that name none: one of them has an address or host name that is not
     /// Calico's.
     pub(crate) fn has_other_controller(&self) -> bool {
-        let mut services = self.context.snapshot.services.iter().map(|stored| &stored.value);
-        services.any(|service| {
-            let is_foreign = |address: &IpAddr| !self.is_of_calico(service, *address);
-            let has_foreign = service.has_hostname || service.ingress.iter().any(is_foreign);
-            service.request.class.is_none() && !service.request.names_calico() && has_foreign
-        })
+        for service in self.context.snapshot.services.iter().map(|stored| &stored.value) {
+            if service.request.class.is_some() || service.request.names_calico() {
+                continue;
+            }
+            let mut ingress = service.ingress.iter();
+            if service.has_hostname || ingress.any(|address| !self.is_of_calico(service, *address)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Explains the addresses of a service.
     pub(crate) fn explain(&self, service: &'s Service) -> ServiceExplanation {
-        let none = BTreeSet::new();
-        let recorded = self.recorded_for(service).unwrap_or(&none);
+        let no_addresses = BTreeSet::new();
+        let recorded = self.recorded_for(service).unwrap_or(&no_addresses);
         let known_controller = self.controller.and_then(Result::ok);
         let is_spec_unread = known_controller.is_some_and(|controller| !controller.reads_spec_address);
-        let wish = &service.request.spec_address;
-        let unread_wish = if is_spec_unread && !wish.is_empty() {
-            Some(wish.clone())
+        let spec_address = &service.request.spec_address;
+        let unread_wish = if is_spec_unread && !spec_address.is_empty() {
+            Some(spec_address.clone())
         } else {
             None
         };
@@ -199,7 +204,7 @@ impl<'c, 's> Services<'c, 's> {
             settles: true,
             unread_wish,
         };
-        let controller = match self.state(service) {
+        let controller = match self.serving_controller(service) {
             Ok(controller) => controller,
             Err(state) => {
                 explained.state = state;
@@ -223,7 +228,7 @@ impl<'c, 's> Services<'c, 's> {
     ///
     /// # Errors
     /// If there is none, or it has nothing to give.
-    fn state(&self, service: &Service) -> Result<LoadBalancerController, ServiceState> {
+    fn serving_controller(&self, service: &Service) -> Result<LoadBalancerController, ServiceState> {
         if service.is_internal {
             return Err(ServiceState::NotLoadBalancer);
         }
@@ -234,9 +239,11 @@ impl<'c, 's> Services<'c, 's> {
             .controller
             .and_then(Result::ok)
             .is_none_or(|controller| controller.knows_classes);
-        let class = service.request.class.as_deref();
-        if let Some(class) = class.filter(|class| knows_classes && *class != request::CALICO_CLASS) {
-            return Err(ServiceState::OtherClass(class.to_owned()));
+        if let Some(class) = &service.request.class
+            && knows_classes
+            && class != request::CALICO_CLASS
+        {
+            return Err(ServiceState::OtherClass(class.clone()));
         }
         let controller = match self.controller {
             None => return Err(ServiceState::NotKnown),
@@ -246,15 +253,13 @@ impl<'c, 's> Services<'c, 's> {
         if !service.is_managed(controller) {
             return Err(ServiceState::NotRequested);
         }
-        if self.pools.is_empty() {
-            let is_known = !self.context.index.pools_incomplete;
-            return Err(if is_known {
-                ServiceState::NoPool
-            } else {
-                ServiceState::NotKnown
-            });
+        if !self.pools.is_empty() {
+            return Ok(controller);
         }
-        Ok(controller)
+        if self.context.index.pools_incomplete {
+            return Err(ServiceState::NotKnown);
+        }
+        Err(ServiceState::NoPool)
     }
 
     /// The controller's answer; `None` if it depends on data that was not read or cannot be decoded.
@@ -268,15 +273,16 @@ impl<'c, 's> Services<'c, 's> {
         let Some(outlook) = self.outlook.get_or_init(|| Outlook::new(self.context.snapshot)) else {
             return Ok(None);
         };
-        let namespace = service.namespace.as_str();
-        let known = outlook.namespace(namespace);
+        let namespace = outlook.namespace(&service.namespace);
         let selects_namespaces = self.pools.iter().any(|pool| !pool.namespace_selector.is_empty());
-        if known.is_none() && selects_namespaces {
+        if namespace.is_none() && selects_namespaces {
             return Ok(None);
         }
-        let alike = (service.request.clone(), namespace);
+
+        // Services without an address get the same answer if their requests and namespaces are the same.
+        let request_key = (service.request.clone(), service.namespace.as_str());
         if recorded.is_empty()
-            && let Some(answer) = self.remembered.borrow().get(&alike)
+            && let Some(answer) = self.remembered.borrow().get(&request_key)
         {
             return Ok(Some(answer.clone()));
         }
@@ -290,11 +296,11 @@ impl<'c, 's> Services<'c, 's> {
             wishes: &wishes,
             spec_wish: &spec_wish,
             pools: &self.pools,
-            namespace_labels: known.map(|namespace| &namespace.labels),
+            namespace_labels: namespace.map(|namespace| &namespace.labels),
             recorded,
         });
         if recorded.is_empty() {
-            self.remembered.borrow_mut().insert(alike, answer.clone());
+            self.remembered.borrow_mut().insert(request_key, answer.clone());
         }
         Ok(Some(answer))
     }
@@ -315,37 +321,17 @@ impl<'c, 's> Services<'c, 's> {
     fn holder(&self, address: IpAddr) -> Option<String> {
         let index = &self.context.index;
         index.blocks_around(address).find_map(|block| {
-            let held = block.usable?.allocation_of(address)?;
-            Some(name_of_claim(&held.attribute))
+            let allocation = block.usable?.allocation_of(address)?;
+            Some(name_of_claim(&allocation.attribute))
         })
     }
 
     /// The addresses that the controller has recorded for a service, in blocks for services.
     fn recorded_for(&self, service: &Service) -> Option<&BTreeSet<IpAddr>> {
-        let recorded = self.recorded.get_or_init(|| {
-            let mut recorded: HashMap<String, BTreeSet<IpAddr>> = HashMap::new();
-            let is_of_services =
-                |owner: &BlockOwner| matches!(owner, BlockOwner::Virtual(name) if name == LOAD_BALANCER);
-            for stored in &self.context.snapshot.blocks {
-                let content = &stored.value.content;
-                let Some(block) = content.usable() else { continue };
-                if !content.owner().is_some_and(is_of_services) {
-                    continue;
-                }
-                for held in block.allocations() {
-                    let record = &held.attribute;
-                    let names_service = record.get("namespace").is_some() && record.get("service").is_some();
-                    if let Some(handle) = record.clean_handle()
-                        && names_service
-                    {
-                        let addresses = recorded.entry(handle.to_string()).or_default();
-                        addresses.insert(held.address);
-                    }
-                }
-            }
-            recorded
-        });
-        recorded.get(&service.handle())
+        let by_handle = self
+            .recorded
+            .get_or_init(|| recorded_services(self.context.snapshot));
+        by_handle.get(&service.handle())
     }
 
     /// True if the service's status lacks an address of a family.
@@ -355,4 +341,29 @@ impl<'c, 's> Services<'c, 's> {
             .iter()
             .any(|address| Family::of_address(*address) == family)
     }
+}
+
+/// The addresses that blocks for services record for services, by handle.
+fn recorded_services(snapshot: &Snapshot) -> HashMap<String, BTreeSet<IpAddr>> {
+    let mut by_handle: HashMap<String, BTreeSet<IpAddr>> = HashMap::new();
+    for stored in &snapshot.blocks {
+        let content = &stored.value.content;
+        let Some(block) = content.usable() else { continue };
+        let is_for_services =
+            matches!(content.owner(), Some(BlockOwner::Virtual(name)) if name == LOAD_BALANCER);
+        if !is_for_services {
+            continue;
+        }
+        for allocation in block.allocations() {
+            let record = &allocation.attribute;
+            let names_service = record.get("namespace").is_some() && record.get("service").is_some();
+            if let Some(handle) = record.clean_handle()
+                && names_service
+            {
+                let addresses = by_handle.entry(handle.to_string()).or_default();
+                addresses.insert(allocation.address);
+            }
+        }
+    }
+    by_handle
 }

@@ -11,7 +11,7 @@ use calipam_model::names::EndpointName;
 use calipam_model::snapshot::{Snapshot, Source};
 use serde::Serialize;
 
-use super::handle::broken;
+use super::handle::path_of_undecodable;
 use super::partly_read;
 use crate::claim::Claim;
 use crate::code::Code;
@@ -131,30 +131,30 @@ pub struct HandleOfAddress {
 pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
     let context = Context::new(snapshot, &Options::default());
     let index = &context.index;
-    let around = || index.blocks_around(address);
-    let undecodable = snapshot
+    let is_in_undecodable = snapshot
         .defects
         .iter()
-        .any(|d| matches!(&d.key, Some(Key::Block(cidr)) if cidr.contains(&address)));
-    let owners = context.owners_of(address);
-    let reserved = snapshot.reserved_cidrs().any(|cidr| cidr.contains(&address));
-    let pools = index.pools_around(IpNet::from(address));
+        .any(|defect| matches!(&defect.key, Some(Key::Block(cidr)) if cidr.contains(&address)));
+    let mut pools = Vec::new();
+    for pool in index.pools_around(IpNet::from(address)) {
+        pools.push(PoolOfAddress {
+            name: pool.name.clone(),
+            cidr: pool.cidr,
+            enabled: pool.is_enabled(),
+            closed: super::pools::closed(pool),
+        });
+    }
+    let mut blocks = Vec::new();
+    for block in index.blocks_around(address) {
+        blocks.push(view_of_block(&context, block, address));
+    }
     AddressView {
         address,
-        state: state(around(), undecodable, address),
-        pools: pools
-            .map(|pool| PoolOfAddress {
-                name: pool.name.clone(),
-                cidr: pool.cidr,
-                enabled: pool.is_enabled(),
-                closed: super::pools::closed(pool),
-            })
-            .collect(),
-        reserved,
-        blocks: around()
-            .map(|block| view_of_block(&context, block, address))
-            .collect(),
-        owners,
+        state: state_of(index.blocks_around(address), is_in_undecodable, address),
+        pools,
+        reserved: snapshot.reserved_cidrs().any(|cidr| cidr.contains(&address)),
+        blocks,
+        owners: context.owners_of(address),
         named_by: index.mentions(address),
         findings: findings(&context, address),
         partly_read: partly_read(snapshot),
@@ -162,18 +162,19 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
 }
 
 /// Returns the state of an address. A record of an allocated address takes precedence over one of a cooling address.
-fn state<'c, 's: 'c>(
+fn state_of<'c, 's: 'c>(
     blocks: impl Iterator<Item = &'c IndexedBlock<'s>> + Clone,
-    undecodable: bool,
+    is_in_undecodable: bool,
     address: IpAddr,
 ) -> AddressState {
     let records = blocks
         .clone()
-        .filter_map(|b| b.current().or(b.usable)?.allocation_of(address));
-    if let Some(found) = records.map(|record| AddressState::of(&record.attribute)).min() {
-        return found;
+        .filter_map(|block| block.current().or(block.usable)?.allocation_of(address));
+    let recorded_states = records.map(|record| AddressState::of(&record.attribute));
+    if let Some(state) = recorded_states.min() {
+        return state;
     }
-    if undecodable || blocks.clone().any(|b| b.usable.is_none()) {
+    if is_in_undecodable || blocks.clone().any(|block| block.usable.is_none()) {
         return AddressState::Unknown;
     }
     if blocks.count() == 0 {
@@ -207,7 +208,7 @@ fn view_of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAdd
 
     let record = Record { block, allocation };
     let claim = Claim::of(&attribute);
-    let owner = Owners::new(context, [&claim]).of_record(&record, &claim);
+    let owner = Owners::new(context, [&claim]).state_of(&record, &claim);
     view.owner_status = Some(owner.into());
     if let Some(node) = attribute.get("node") {
         view.node_exists = owner::node_exists(context, &record, &node.to_string());
@@ -222,7 +223,7 @@ fn handle_of(context: &Context<'_>, id: String, block: IpNet) -> HandleOfAddress
     let mut existing = handles.filter(|handle| !handle.is_deleted());
     let object = existing.find(|handle| handle.id().cut_at_carriage_return() == *id.as_str());
     HandleOfAddress {
-        exists: object.is_some() || broken(context.snapshot, &id).is_some(),
+        exists: object.is_some() || path_of_undecodable(context.snapshot, &id).is_some(),
         count: object.map_or(0, |handle| handle.count(block)),
         id,
     }
@@ -230,27 +231,29 @@ fn handle_of(context: &Context<'_>, id: String, block: IpNet) -> HandleOfAddress
 
 /// Returns findings about the address, and about the objects around it.
 fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
-    let report = context.check();
-    let unsure = !context.snapshot.has_read(Source::Endpoints) && has_unfound_owner(context, address);
     // A block can have a wrong key, which only a read of all blocks shows.
-    let is_recorded = |code: Code| {
-        code != Code::UnallocatedInUse
-            || context.snapshot.has_read(Source::Blocks)
-            || context.index.blocks_around(address).next().is_some()
+    let may_be_allocated =
+        !context.snapshot.has_read(Source::Blocks) && context.index.blocks_around(address).next().is_none();
+    // The recorded owner might use the address, too, but a partial read does not find that owner.
+    let may_be_of_owner =
+        !context.snapshot.has_read(Source::Endpoints) && has_unfound_owner(context, address);
+    let is_certain = |code: Code| match code {
+        Code::UnallocatedInUse => !may_be_allocated,
+        Code::OwnerMismatch => !may_be_of_owner,
+        _ => true,
     };
-    let about = |f: &Finding| match &f.subject {
-        // The recorded owner might use the address, too, but a partial read does not find that owner.
-        Subject::Address(subject) => {
-            *subject == address && is_recorded(f.code) && !(unsure && f.code == Code::OwnerMismatch)
-        }
+
+    let mut findings = context.check().findings;
+    findings.retain(|finding| match &finding.subject {
+        Subject::Address(subject) => *subject == address && is_certain(finding.code),
         Subject::Block(cidr) | Subject::Pool(cidr) | Subject::Affinity { cidr, .. } => {
             cidr.contains(&address)
         }
-        Subject::Handle(_) | Subject::Endpoint(_) => f.addresses().contains(&address),
+        Subject::Handle(_) | Subject::Endpoint(_) => finding.addresses().contains(&address),
         Subject::Object(path) => is_around(context, path, address),
         _ => false,
-    };
-    report.findings.into_iter().filter(about).collect()
+    });
+    findings
 }
 
 /// Returns true if a record names a pod or container, but the key of its endpoint does not follow from the record.

@@ -45,7 +45,8 @@ pub struct HeldAddress {
 /// unless a named pod uses them.
 pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> AddressList {
     let context = Context::new(snapshot, &Options::default());
-    let mut used = used_by(snapshot, pods);
+    // The addresses of the named pods for which no record has been found yet.
+    let mut unrecorded = used_by(snapshot, pods);
     let mut list = AddressList {
         addresses: Vec::new(),
     };
@@ -56,20 +57,24 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
         if !scope.has_network(address.into()) {
             continue;
         }
-        let is_used = used.remove(&address);
+        let is_used = unrecorded.remove(&address);
         if matches!(claim, Claim::Cooling | Claim::WindowsReserved) && !is_used {
             continue;
         }
-        let host = || block.host().map(str::to_owned);
-        let node = record.get("node").map(|node| node.to_string()).or_else(host);
-        let is_recorded = || claim.pod().is_some_and(|pod| pods.contains(&pod));
-        if !node
-            .as_deref()
-            .map_or(scope.nodes.is_empty(), |node| scope.has_node(node))
-            || !(pods.is_empty() || is_used || is_recorded())
-        {
+
+        let node = match record.get("node") {
+            Some(node) => Some(node.to_string()),
+            None => block.host().map(str::to_owned),
+        };
+        let is_in_scope = match &node {
+            Some(node) => scope.has_node(node),
+            None => scope.nodes.is_empty(),
+        };
+        let is_of_pods = pods.is_empty() || is_used || claim.pod().is_some_and(|pod| pods.contains(&pod));
+        if !is_in_scope || !is_of_pods {
             continue;
         }
+
         let (kind, allocated_to) = match claim {
             Claim::Cooling => ("cooling", String::new()),
             Claim::WindowsReserved => ("windows-reserved", String::new()),
@@ -88,11 +93,9 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
             pool: pool_of(&context, address.into()),
         });
     }
-    // The remaining addresses have no readable record.
-    for address in used
-        .into_iter()
-        .filter(|address| scope.has_network((*address).into()))
-    {
+
+    unrecorded.retain(|address| scope.has_network((*address).into()));
+    for address in unrecorded {
         list.addresses.push(HeldAddress {
             address,
             node: None,

@@ -59,13 +59,13 @@ pub fn blocks(snapshot: &Snapshot) -> BlockList {
     let occupancy = Occupancy::new(&context);
     let mut views = Vec::new();
     for block in &occupancy.stored {
-        views.push(view(&context, &occupancy, block));
+        views.push(view_block(&context, &occupancy, block));
     }
     BlockList { blocks: views }
 }
 
 /// Returns the reason why a block cannot be decoded.
-fn reason(snapshot: &Snapshot, block: IpNet) -> Option<String> {
+fn reason_of_defect(snapshot: &Snapshot, block: IpNet) -> Option<String> {
     for defect in &snapshot.defects {
         if defect.key != Some(Key::Block(block)) {
             continue;
@@ -79,7 +79,7 @@ fn reason(snapshot: &Snapshot, block: IpNet) -> Option<String> {
 
 /// Describes a block, with the number of its addresses in each state. The numbers of one that cannot be decoded stay
 /// zero.
-fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_, '_>) -> BlockView {
+fn view_block(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_, '_>) -> BlockView {
     let mut view = BlockView {
         cidr: stored.key,
         pool: pool_of(context, stored.key),
@@ -87,7 +87,7 @@ fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_
         ..BlockView::default()
     };
     let Some(block) = stored.block else {
-        let reason = reason(context.snapshot, stored.key).unwrap_or_default();
+        let reason = reason_of_defect(context.snapshot, stored.key).unwrap_or_default();
         view.problems
             .push(format!("the value cannot be decoded: {reason}"));
         return view;
@@ -95,11 +95,12 @@ fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_
     view.owner = block.owner.cloned();
     view.problems = block.problems.iter().map(ToString::to_string).collect();
     let Some(sound) = block.sound else { return view };
+
     let tally = occupancy.block(stored);
     view.claimed_at = sound.claim_time().map(str::to_owned);
     view.in_use = tally.in_use as u32;
     if let Some(host) = block.host() {
-        view.borrowed = borrowed(sound, host);
+        view.borrowed = count_borrowed(sound, host);
     }
     view.cooling = tally.cooling as u32;
     view.windows_reserved = tally.windows_reserved as u32;
@@ -110,7 +111,7 @@ fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_
 }
 
 /// Returns the number of addresses in a block of the node `host` that are allocated to other nodes.
-fn borrowed(block: &Block, host: &str) -> u32 {
+fn count_borrowed(block: &Block, host: &str) -> u32 {
     let mut number = 0;
     for allocation in block.allocations() {
         if allocation.attribute.get("node").is_some_and(|node| node != *host) {
@@ -122,8 +123,7 @@ fn borrowed(block: &Block, host: &str) -> u32 {
 
 /// Returns the smallest pool that contains a block or address.
 pub(super) fn pool_of(context: &Context<'_>, cidr: IpNet) -> Option<String> {
-    let around = context.index.pools_around(cidr);
-    around
-        .max_by_key(|pool| pool.cidr.prefix_len())
-        .map(|pool| pool.name.clone())
+    let pools = context.index.pools_around(cidr);
+    let smallest = pools.max_by_key(|pool| pool.cidr.prefix_len())?;
+    Some(smallest.name.clone())
 }

@@ -50,11 +50,13 @@ pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
         let node = attribute.get("node");
         // Owners hold nearly all addresses of their blocks, so an owner's addresses are skipped before their records
         // are decoded.
-        let is_own = |host: &str| node.is_some_and(|node| node == *host);
-        if block.host().is_some_and(is_own)
-            || matches!(block.owner, Some(BlockOwner::Virtual(_)))
-            || !scope.has_network(address.into())
+        if let Some(host) = block.host()
+            && node.is_some_and(|node| node == *host)
         {
+            continue;
+        }
+        let is_of_services = matches!(block.owner, Some(BlockOwner::Virtual(_)));
+        if is_of_services || !scope.has_network(address.into()) {
             continue;
         }
         let claim = Claim::of(&attribute);
@@ -63,18 +65,18 @@ pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
         }
         let lends = scope.has_owner(block.owner);
         let Some(node) = node.map(|node| node.to_string()) else {
-            list.unknown += usize::from(lends);
+            if lends {
+                list.unknown += 1;
+            }
             continue;
         };
         if lends || scope.has_node(&node) {
             let (kind, allocated_to) = describe(&claim, &attribute);
-            let block_owner = block.owner.cloned();
-            let block = block.key;
             list.addresses.push(BorrowedAddress {
                 address,
                 node,
-                block,
-                block_owner,
+                block: block.key,
+                block_owner: block.owner.cloned(),
                 kind,
                 allocated_to,
             });

@@ -1,6 +1,6 @@
 //! The counts and lists of `calicoctl ipam check`, based on calipam's findings.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
@@ -111,9 +111,9 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     for indexed in &context.index.blocks {
         let Some(block) = indexed.usable else { continue };
         let mut allocations = Vec::new();
-        for recorded in block.allocations() {
-            let is_leaked = leaked.contains(&recorded.address);
-            allocations.push(allocation(&context, block, &recorded, is_leaked));
+        for allocation in block.allocations() {
+            let is_leaked = leaked.contains(&allocation.address);
+            allocations.push(describe_allocation(&context, block, &allocation, is_leaked));
         }
         blocks.push(CalicoctlBlock {
             cidr: indexed.key,
@@ -122,21 +122,26 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
         });
     }
 
-    let used = |wanted: fn(&Owner) -> bool| -> Vec<AddressOwner> {
-        let uses = context.index.uses.iter().filter(|used| wanted(&used.owner));
-        let mut all: Vec<AddressOwner> = uses
-            .map(|used| AddressOwner {
-                address: used.address,
-                owner: name_of(&context, used.owner),
-            })
-            .collect();
-        // A pod and its endpoint have the same name, and count as one workload.
-        all.dedup();
-        all
-    };
-    let addresses: HashSet<IpAddr> = context.index.uses.iter().map(|used| used.address).collect();
-    let controller = snapshot.serves_services().and_then(Result::ok);
-    let services = controller.filter(|_| snapshot.has_read(Source::Services));
+    let mut tunnels = Vec::new();
+    let mut service_addresses = Vec::new();
+    let mut workloads = Vec::new();
+    let mut in_use: HashSet<IpAddr> = HashSet::new();
+    for used in &context.index.uses {
+        in_use.insert(used.address);
+        let owner = AddressOwner {
+            address: used.address,
+            owner: name_of(&context, used.owner),
+        };
+        match used.owner {
+            Owner::Tunnel(..) => tunnels.push(owner),
+            Owner::Service(_) => service_addresses.push(owner),
+            Owner::Endpoint(_) | Owner::Pod(_) => workloads.push(owner),
+        }
+    }
+    tunnels.dedup();
+    service_addresses.dedup();
+    // A pod and its endpoint have the same name, and count as one workload.
+    workloads.dedup();
 
     let mut orphans: HashSet<&str> = HashSet::new();
     for finding in &report.findings {
@@ -148,17 +153,11 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     let mut view = CalicoctlView {
         blocks,
         pools: pools.map(|pool| pool.value.cidr).collect(),
-        tunnels: used(|owner| matches!(owner, Owner::Tunnel(..))),
-        services: services.map(|controller| {
-            snapshot
-                .services
-                .iter()
-                .filter(|service| service.value.is_managed(controller))
-                .count()
-        }),
-        service_addresses: used(|owner| matches!(owner, Owner::Service(_))),
-        workloads: used(|owner| matches!(owner, Owner::Endpoint(_) | Owner::Pod(_))),
-        in_use: addresses.len(),
+        tunnels,
+        services: count_services(snapshot),
+        service_addresses,
+        workloads,
+        in_use: in_use.len(),
         ..CalicoctlView::default()
     };
     for handle in &snapshot.handles {
@@ -174,8 +173,22 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     view
 }
 
+/// The number of services that get addresses from Calico; `None` if Calico serves none, or services were not read.
+fn count_services(snapshot: &Snapshot) -> Option<usize> {
+    let controller = snapshot.serves_services()?.ok()?;
+    if !snapshot.has_read(Source::Services) {
+        return None;
+    }
+    let services = snapshot.services.iter();
+    Some(
+        services
+            .filter(|service| service.value.is_managed(controller))
+            .count(),
+    )
+}
+
 /// Describes an allocation as `calicoctl ipam check` reports it.
-fn allocation(
+fn describe_allocation(
     context: &Context<'_>,
     block: &Block,
     allocation: &Allocation<'_>,
@@ -183,39 +196,38 @@ fn allocation(
 ) -> CalicoctlAllocation {
     let address = allocation.address;
     let attribute = &allocation.attribute;
-    let text = |name: &str| {
+    let value_of = |name: &str| {
         attribute
             .get(name)
-            .map(|text| text.to_string())
-            .filter(|text| !text.is_empty())
+            .map(|value| value.to_string())
+            .filter(|value| !value.is_empty())
     };
     let host = block.host().unwrap_or_default();
-    let node = text("node").unwrap_or_else(|| host.to_owned());
-    let mut owners: Vec<String> = context
-        .index
-        .uses_of(address)
-        .iter()
-        .map(|used| name_of(context, used.owner))
-        .collect();
+    let node = value_of("node").unwrap_or_else(|| host.to_owned());
+
+    let mut owners: Vec<String> = Vec::new();
+    for used in context.index.uses_of(address) {
+        owners.push(name_of(context, used.owner));
+    }
     owners.dedup();
-    let windows = attribute.is_windows_reserved();
-    if windows {
+    let is_windows_reserved = attribute.is_windows_reserved();
+    if is_windows_reserved {
         owners.push("Reserved for Windows".to_owned());
     }
 
     let handle = attribute.handle().map(|handle| handle.to_string());
     CalicoctlAllocation {
         address: address.to_string(),
-        attributes: attributes(attribute),
+        attributes: format_attributes(attribute),
         // Addresses that Windows reserves are listed without their handle, so that nothing releases them.
-        handle: handle.filter(|handle| !handle.is_empty() && !windows),
+        handle: handle.filter(|handle| !handle.is_empty() && !is_windows_reserved),
         sequence: allocation.sequence,
-        pod: text("pod"),
-        namespace: text("namespace"),
+        pod: value_of("pod"),
+        namespace: value_of("namespace"),
         borrowed: node != host,
         node,
-        kind: text("type"),
-        timestamp: text("timestamp"),
+        kind: value_of("type"),
+        timestamp: value_of("timestamp"),
         cooling: attribute.is_cooling(),
         in_use: !is_leaked && !attribute.is_cooling(),
         owners,
@@ -242,27 +254,24 @@ fn name_of(context: &Context<'_>, owner: Owner) -> String {
 }
 
 /// Writes `Main:<handle> Extra:<k=v,k=v> Alternate:<k=v>`, each list ordered by name (facts 7.5).
-fn attributes(attribute: &AttributeRef<'_>) -> String {
-    let list = |owner: OwnerMap<'_>| {
-        let mut values: BTreeMap<String, String> = BTreeMap::new();
-        for (name, value) in owner.iter() {
-            values.insert(name.to_string(), value.to_string());
-        }
-        let pairs = values.into_iter().map(|(name, value)| format!("{name}={value}"));
-        joined(pairs, ",")
-    };
+fn format_attributes(attribute: &AttributeRef<'_>) -> String {
     let handle = match attribute.handle() {
         Some(handle) => handle.to_string(),
         None => "<none>".to_owned(),
     };
-    let owner = list(attribute.owner());
-    let alternate = attribute.alternate().map(list).unwrap_or_default();
+    let owner = format_pairs(attribute.owner());
+    let alternate = attribute.alternate().map(format_pairs).unwrap_or_default();
 
     let mut text = format!("Main:{handle} Extra:{owner}");
     if !alternate.is_empty() {
         text.push_str(&format!(" Alternate:{alternate}"));
     }
     text
+}
+
+fn format_pairs(owner: OwnerMap<'_>) -> String {
+    let pairs = owner.to_map().into_iter();
+    joined(pairs.map(|(name, value)| format!("{name}={value}")), ",")
 }
 
 /// Returns the UID as calicoctl shows it. In the classic API group, the bits of each byte are reversed, except in the
@@ -274,7 +283,7 @@ fn shown_uid(revision: &Revision, is_native: bool) -> Option<String> {
     if is_native {
         return Some(version.uid.clone());
     }
-    let digits: String = version.uid.chars().filter(|c| *c != '-').collect();
+    let digits = version.uid.replace('-', "");
     let mut shown = String::new();
     for position in 0..16 {
         let two_digits = digits.get(2 * position..2 * position + 2)?;

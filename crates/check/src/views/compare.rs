@@ -103,11 +103,10 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
     }
     let context = Context::new(snapshot, &Options::default());
     let sources = Sources::new(&context);
-    let nodes = sources
-        .nodes()
-        .into_iter()
-        .map(|node| sources.node(node))
-        .collect();
+    let mut nodes = Vec::new();
+    for node in sources.nodes() {
+        nodes.push(sources.compare_node(node));
+    }
     Some(Comparison {
         nodes,
         with_endpoints: sources.with_endpoints,
@@ -124,7 +123,7 @@ struct InKubernetes {
 }
 
 /// Collects the addresses of Calico's pods by node.
-fn in_kubernetes(context: &Context<'_>) -> InKubernetes {
+fn collect_pods(context: &Context<'_>) -> InKubernetes {
     // Another plugin's pods do not count: on Kubernetes they have no annotation, and no block records their addresses.
     let is_recorded = |address: IpAddr| context.index.records_of(address).next().is_some();
     let is_of_calico = |pod: &Pod| {
@@ -153,13 +152,13 @@ fn in_kubernetes(context: &Context<'_>) -> InKubernetes {
 }
 
 /// Collects the addresses of endpoints by node.
-fn in_endpoints(context: &Context<'_>) -> ByNode {
-    let mut endpoints = ByNode::new();
-    for endpoint in context.snapshot.endpoints.iter().map(|e| &e.value) {
+fn collect_endpoints(context: &Context<'_>) -> ByNode {
+    let mut addresses = ByNode::new();
+    for endpoint in context.snapshot.endpoints.iter().map(|stored| &stored.value) {
         let node = context.index.calico_node(endpoint.node());
-        endpoints.entry(node).or_default().extend(endpoint.addresses());
+        addresses.entry(node).or_default().extend(endpoint.addresses());
     }
-    endpoints
+    addresses
 }
 
 /// The addresses that blocks record for pods and virtual machines, and those that pods use although blocks record them
@@ -173,7 +172,7 @@ struct InBlocks {
 
 /// Collects the recorded addresses by node: the node of the pod that the record names, or else of the pod that uses the
 /// address, or of the block.
-fn in_blocks(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlocks {
+fn collect_records(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlocks {
     let mut recorded = InBlocks::default();
     for Record { block, allocation } in context.index.records() {
         let address = allocation.address;
@@ -185,7 +184,9 @@ fn in_blocks(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlo
 
         let recorded_for = RecordedFor::of(&claim);
         let node_of_pod = node_of.get(&address);
-        if let (Some(node), Some(recorded_for)) = (node_of_pod, recorded_for) {
+        if let Some(node) = node_of_pod
+            && let Some(recorded_for) = recorded_for
+        {
             recorded.others.insert(address, recorded_for);
             recorded
                 .addresses
@@ -213,6 +214,10 @@ fn existing_nodes(snapshot: &Snapshot) -> BTreeSet<String> {
     nodes.map(|stored| stored.value.name.clone()).collect()
 }
 
+fn on_all_nodes(by_node: &ByNode) -> BTreeSet<IpAddr> {
+    by_node.values().flatten().copied().collect()
+}
+
 struct Sources {
     kubernetes: InKubernetes,
     endpoints: ByNode,
@@ -229,14 +234,13 @@ struct Sources {
 impl Sources {
     /// Collects the addresses that Kubernetes, endpoints and blocks name.
     fn new(context: &Context<'_>) -> Self {
-        let all = |source: &ByNode| -> BTreeSet<IpAddr> { source.values().flatten().copied().collect() };
-        let kubernetes = in_kubernetes(context);
-        let blocks = in_blocks(context, &kubernetes.node_of);
+        let kubernetes = collect_pods(context);
+        let blocks = collect_records(context, &kubernetes.node_of);
         Self {
-            all_recorded: all(&blocks.addresses),
-            used: &all(&kubernetes.addresses) | &blocks.machines,
+            all_recorded: on_all_nodes(&blocks.addresses),
+            used: &on_all_nodes(&kubernetes.addresses) | &blocks.machines,
             kubernetes,
-            endpoints: in_endpoints(context),
+            endpoints: collect_endpoints(context),
             blocks,
             existing_nodes: existing_nodes(context.snapshot),
             with_endpoints: context.snapshot.has_read(Source::Endpoints),
@@ -265,7 +269,7 @@ impl Sources {
     }
 
     /// Compares the addresses of a node in Kubernetes, in endpoints and in blocks.
-    fn node(&self, node: String) -> NodeComparison {
+    fn compare_node(&self, node: String) -> NodeComparison {
         let on_node = |source: &ByNode| source.get(&node).cloned().unwrap_or_default();
         let [running, endpoints, recorded] = self.by_node().map(on_node);
 

@@ -82,7 +82,7 @@ pub(crate) fn settings_of(config: &IpamConfig, is_limited: bool) -> [ConfigSetti
 /// Returns the settings that the allocator uses, and other settings that affect addresses.
 pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
     let is_stored = snapshot.ipam_config.is_some();
-    let origin = origin(snapshot);
+    let config_origin = origin_of_config(snapshot);
     let is_limited = snapshot.block_limit().is_some();
     let effective = settings_of(&snapshot.effective_ipam_config().unwrap_or_default(), is_limited);
     let mut in_resource = match snapshot.ipam_configuration {
@@ -97,7 +97,7 @@ pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
         let origin = if setting.is_default && is_stored {
             "Calico's default (not set)"
         } else {
-            origin
+            config_origin
         };
         settings.push(Setting {
             name: setting.name,
@@ -106,7 +106,7 @@ pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
             value: setting.value,
         });
     }
-    settings.extend(others(snapshot));
+    settings.extend(other_settings(snapshot));
     ConfigurationView {
         settings,
         ignored: snapshot.ignored_configs.clone(),
@@ -114,7 +114,7 @@ pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
 }
 
 /// Returns the object that contains the allocator's settings, or a note that there is none.
-fn origin(snapshot: &Snapshot) -> &'static str {
+fn origin_of_config(snapshot: &Snapshot) -> &'static str {
     if snapshot.effective_ipam_config().is_none() {
         return "stored, but cannot be decoded: Calico's default is shown";
     }
@@ -132,7 +132,7 @@ fn origin(snapshot: &Snapshot) -> &'static str {
 }
 
 /// Returns the settings of Calico's controllers and of the cluster.
-fn others(snapshot: &Snapshot) -> Vec<Setting> {
+fn other_settings(snapshot: &Snapshot) -> Vec<Setting> {
     let setting = |name, value: String, origin: &str| Setting {
         name,
         value,

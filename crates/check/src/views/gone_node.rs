@@ -22,13 +22,16 @@ impl LeftOfNode {
         let view = view.unwrap_or_default();
         let affinities = snapshot.affinities.iter();
         let endpoints = snapshot.endpoints.iter();
-        let left = Self {
+        let remaining = Self {
             addresses: view.addresses as usize,
             blocks: view.blocks as usize,
             affinities: affinities.filter(|stored| stored.value.key.node == name).count(),
             endpoints: endpoints.filter(|stored| stored.value.node() == *name).count(),
         };
-        (left != Self::default()).then_some(left)
+        if remaining == Self::default() {
+            return None;
+        }
+        Some(remaining)
     }
 
     /// True if a release of the node has something to do.

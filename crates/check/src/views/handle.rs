@@ -51,8 +51,8 @@ pub struct HandleBlock {
 /// Describes a handle by its ID; `None` if neither an object nor a record has that ID.
 pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     let context = Context::new(snapshot, &Options::default());
-    let id = Text::new(id);
-    let clean_id = id.as_ref().cut_at_carriage_return();
+    let packed_id = Text::new(id);
+    let clean_id = packed_id.as_ref().cut_at_carriage_return();
 
     // A handle with a carriage return in its ID counts only if none has the clean ID.
     let stored = snapshot.handles.iter();
@@ -79,9 +79,11 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
         }
     }
     for block in context.index.blocks.iter().filter_map(|block| block.usable) {
-        let handles = block.handles();
-        for (ordinal, _) in handles.filter(|(_, handle)| handle.cut_at_carriage_return() == clean_id) {
-            let cidr = block.cidr();
+        let cidr = block.cidr();
+        for (ordinal, handle) in block.handles() {
+            if handle.cut_at_carriage_return() != clean_id {
+                continue;
+            }
             let recording = blocks.entry(cidr).or_insert_with(|| new_block(cidr));
             let allocation = block.allocation(ordinal);
             recording
@@ -91,28 +93,28 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     }
 
     let id = clean_id.to_string();
-    let broken = broken(snapshot, &id);
-    if object.is_none() && broken.is_none() && blocks.is_empty() {
+    let undecodable = path_of_undecodable(snapshot, &id);
+    if object.is_none() && undecodable.is_none() && blocks.is_empty() {
         return None;
     }
     Some(HandleView {
-        exists: object.is_some() || broken.is_some(),
+        exists: object.is_some() || undecodable.is_some(),
         revision: object.map(|handle| handle.revision.to_string()),
         blocks: blocks.into_values().collect(),
-        findings: findings(&context, &id, broken),
+        findings: findings(&context, &id, undecodable),
         partly_read: partly_read(snapshot),
         id,
     })
 }
 
 /// Returns the IDs that begin with a string, from the handles and records that were read.
-pub fn handle_ids(snapshot: &Snapshot, begin: &str) -> BTreeSet<String> {
-    let begin = clean_id(begin);
+pub fn handle_ids(snapshot: &Snapshot, prefix: &str) -> BTreeSet<String> {
+    let clean_prefix = clean_id(prefix);
     let mut ids: BTreeSet<String> = BTreeSet::new();
     let mut add = |id: &str| {
-        let id = clean_id(id);
-        if id.starts_with(begin) && !ids.contains(id) {
-            ids.insert(id.to_owned());
+        let clean_id = clean_id(id);
+        if clean_id.starts_with(clean_prefix) && !ids.contains(clean_id) {
+            ids.insert(clean_id.to_owned());
         }
     };
     for handle in snapshot.handles.iter().map(|stored| &stored.value) {
@@ -138,7 +140,7 @@ pub fn handle_ids(snapshot: &Snapshot, begin: &str) -> BTreeSet<String> {
 }
 
 /// Returns the path of the handle's object, if it cannot be decoded.
-pub(super) fn broken<'s>(snapshot: &'s Snapshot, id: &str) -> Option<&'s str> {
+pub(super) fn path_of_undecodable<'s>(snapshot: &'s Snapshot, id: &str) -> Option<&'s str> {
     for defect in &snapshot.defects {
         if let Some(Key::Handle(other)) = &defect.key
             && clean_id(other) == id
@@ -150,11 +152,12 @@ pub(super) fn broken<'s>(snapshot: &'s Snapshot, id: &str) -> Option<&'s str> {
 }
 
 /// Returns the findings about a handle, or about the object that could not be decoded as this handle.
-fn findings(context: &Context<'_>, id: &str, broken: Option<&str>) -> Vec<Finding> {
-    let about = |f: &Finding| match &f.subject {
+fn findings(context: &Context<'_>, id: &str, undecodable: Option<&str>) -> Vec<Finding> {
+    let mut findings = context.check().findings;
+    findings.retain(|finding| match &finding.subject {
         Subject::Handle(subject) => clean_id(subject) == id,
-        Subject::Object(path) => broken == Some(path),
+        Subject::Object(path) => undecodable == Some(path),
         _ => false,
-    };
-    context.check().findings.into_iter().filter(about).collect()
+    });
+    findings
 }

@@ -101,25 +101,24 @@ pub fn map(snapshot: &Snapshot, report: &Report, limits: MapLimits) -> Vec<PoolM
     let (allocations, _) = snapshot.allocation_counts();
     let with_owners = allocations <= limits.owners;
 
-    let mapped = context.index.pools().into_iter().map(|pool| {
-        let grid = Grid::of(pool.cidr, pool.block_size, limits.cells);
-        let blocks = || {
-            occupancy
-                .inside(pool.cidr)
-                .iter()
-                .map(|stored| grid.block(stored, with_owners))
-                .collect()
-        };
-        PoolMap {
+    let mut maps = Vec::new();
+    for pool in context.index.pools() {
+        let grid = Grid::new(pool.cidr, pool.block_size, limits.cells);
+        let mut blocks = None;
+        if with_blocks {
+            let stored = occupancy.inside(pool.cidr).iter();
+            blocks = Some(stored.map(|block| grid.map_block(block, with_owners)).collect());
+        }
+        maps.push(PoolMap {
             name: pool.name.clone(),
             cidr: pool.cidr,
             cell_size: grid.cell_size,
             size: grid.size(),
             cells: grid.cells(&occupancy, &report.findings),
-            blocks: with_blocks.then(blocks),
-        }
-    });
-    mapped.collect()
+            blocks,
+        });
+    }
+    maps
 }
 
 /// The cells of a pool.
@@ -130,7 +129,7 @@ struct Grid {
 
 impl Grid {
     /// Divides a pool into cells of the size of a block, or into larger ones if they were too many.
-    fn of(pool: IpNet, block_size: u8, most_cells: u32) -> Self {
+    fn new(pool: IpNet, block_size: u8, most_cells: u32) -> Self {
         let most_bits = most_cells.max(1).ilog2() as u8;
         let cell_size = block_size.clamp(pool.prefix_len(), pool.prefix_len().saturating_add(most_bits));
         Self {
@@ -152,9 +151,9 @@ impl Grid {
             return 0..0;
         }
         // There is no place for a cell of `::/0`, which contains every address.
-        let index =
+        let index_of =
             |address| cidr::subnet_place(self.pool, self.cell_size, address).unwrap_or_default() as u32;
-        index(network.network())..index(network.broadcast()) + 1
+        index_of(network.network())..index_of(network.broadcast()) + 1
     }
 
     fn cidr(&self, index: u32) -> IpNet {
@@ -178,20 +177,20 @@ impl Grid {
             cell.unknown = Count(tally.unknown);
         }
 
-        let about_places = findings
-            .iter()
-            .filter(|finding| !matches!(finding.subject, Subject::Pool(_)));
-        for finding in about_places {
-            for index in finding
-                .subject
-                .network()
-                .map_or(0..0, |network| self.touched(network))
-            {
+        for finding in findings {
+            if matches!(finding.subject, Subject::Pool(_)) {
+                continue;
+            }
+            let Some(network) = finding.subject.network() else {
+                continue;
+            };
+            for index in self.touched(network) {
                 let cell = cells.entry(index).or_default();
                 cell.findings += 1;
                 cell.worst = cell.worst.into_iter().chain([finding.severity]).min();
             }
         }
+
         let total = Count(cidr::size(self.cidr(0)));
         cells
             .into_iter()
@@ -200,12 +199,12 @@ impl Grid {
     }
 
     /// Describes a block on the map: its cells, its owner, and the states of its addresses.
-    fn block(&self, stored: &Stored<'_, '_>, with_owners: bool) -> MappedBlock {
+    fn map_block(&self, stored: &Stored<'_, '_>, with_owners: bool) -> MappedBlock {
         let mut mapped = MappedBlock {
             cidr: stored.key,
             cells: self.touched(stored.key),
             owner: None,
-            states: Default::default(),
+            states: Vec::new(),
             owners: Vec::new(),
         };
         let Some(block) = stored.block else {

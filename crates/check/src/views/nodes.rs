@@ -62,9 +62,11 @@ pub struct NodePlugin {
 }
 
 impl NodePlugin {
-    fn note(&mut self, (at, plugin): (Timestamp, Plugin)) {
-        if self.assigned_at.is_none_or(|known| known < at) {
-            (self.assigned_by, self.assigned_at) = (Some(plugin), Some(at));
+    /// Notes an assignment, if it is the newest.
+    fn note(&mut self, (time, plugin): (Timestamp, Plugin)) {
+        if self.assigned_at.is_none_or(|newest| newest < time) {
+            self.assigned_by = Some(plugin);
+            self.assigned_at = Some(time);
         }
     }
 }
@@ -118,7 +120,7 @@ pub struct NodePool {
 pub fn nodes(snapshot: &Snapshot) -> NodeList {
     let context = Context::new(snapshot, &Options::default());
     let mut nodes: BTreeMap<String, NodeView> = BTreeMap::new();
-    for node in snapshot.nodes.iter().map(|n| &n.value) {
+    for node in snapshot.nodes.iter().map(|stored| &stored.value) {
         let view = nodes.entry(node.name.clone()).or_default();
         view.plugin.installed.clone_from(&node.plugin);
         let tunnels = node.tunnels.iter();
@@ -151,37 +153,7 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     if let Some(outlook) = outlook {
         add_claimable(snapshot, outlook, &mut rows);
     }
-    for (
-        (name, pool, family),
-        Row {
-            blocks,
-            claimable,
-            free,
-        },
-    ) in rows
-    {
-        let mut limit = snapshot.block_limit();
-        if let Some(outlook) = outlook
-            && let Some(node) = context.index.node(&name)
-        {
-            let limit_of_node = outlook.block_limit(node, family);
-            if limit_of_node != u32::MAX {
-                limit = Some(limit_of_node);
-            }
-        }
-        let node = nodes.entry(name).or_default();
-        let claimable = outlook.is_some().then_some(claimable);
-        node.blocks += blocks;
-        node.free += free;
-        node.pools.push(NodePool {
-            pool,
-            family: family.name(),
-            blocks,
-            limit,
-            claimable,
-        });
-        node.family(family).free += free;
-    }
+    add_rows(&context, outlook, rows, &mut nodes);
     for (name, view) in &mut nodes {
         view.node.clone_from(name);
         view.exists = context.index.node_exists(name);
@@ -213,25 +185,26 @@ impl NodeView {
     /// Returns a family's part of the node, and adds it if it does not exist yet.
     fn family(&mut self, family: Family) -> &mut NodeFamily {
         let name = family.name();
-        let existing = self.families.iter().position(|part| part.family == name);
-        let position = existing.unwrap_or_else(|| {
-            self.families.push(NodeFamily {
-                family: name,
-                free: 0,
-                without_address: None,
-                reason: None,
-                may_be_intended: false,
-            });
-            self.families.len() - 1
+        let mut families = self.families.iter();
+        if let Some(position) = families.position(|of_node| of_node.family == name) {
+            return &mut self.families[position];
+        }
+        self.families.push(NodeFamily {
+            family: name,
+            free: 0,
+            without_address: None,
+            reason: None,
+            may_be_intended: false,
         });
-        &mut self.families[position]
+        let last = self.families.len() - 1;
+        &mut self.families[last]
     }
 }
 
 /// Sets for every node whether its next pod gets an address of each family that it asks for. A node that does not exist
 /// needs none.
 fn add_outlook(context: &Context<'_>, judge: Option<&Judge<'_, '_>>, nodes: &mut BTreeMap<String, NodeView>) {
-    let of_cluster = judge.and_then(|judge| judge.answers.outlook.cluster_refusal());
+    let cluster_refusal = judge.and_then(|judge| judge.answers.outlook.cluster_refusal());
     let refusals = judge.map(|judge| judge.nodes().refusals).unwrap_or_default();
     let mut intended: HashSet<(&str, Family)> = HashSet::new();
     for refusal in &refusals {
@@ -254,19 +227,18 @@ fn add_outlook(context: &Context<'_>, judge: Option<&Judge<'_, '_>>, nodes: &mut
         };
         let kind = judge.answers.next_kind(&judge.kinds, node);
         let refusals = judge.answers.refusals_of_kind(&kind, node);
-        let asked = Family::BOTH
-            .into_iter()
-            .filter(|family| kind.families[*family as usize]);
-        for family in asked.clone() {
-            let of_node = view.family(family);
-            of_node.without_address = refusals.as_ref().ok().map(|_| false);
+        let mut asked_families = Family::BOTH.to_vec();
+        asked_families.retain(|family| kind.families[*family as usize]);
+        for family in &asked_families {
+            let of_node = view.family(*family);
+            of_node.without_address = if refusals.is_ok() { Some(false) } else { None };
         }
         for (family, refused) in refusals.into_iter().flatten() {
             let may_be_intended = !serves_pods || intended.contains(&(name.as_str(), family));
             view.family(family).refuse(&refused.reason, may_be_intended);
         }
-        if let Some(refused) = &of_cluster {
-            for family in asked {
+        if let Some(refused) = &cluster_refusal {
+            for family in asked_families {
                 let may_be_intended = false;
                 view.family(family).refuse(&refused.reason, may_be_intended);
             }
@@ -289,8 +261,10 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
     let host = block.host();
     let mut own = NodeView::default();
     if let Some(sound) = block.current() {
-        let taken = sound.allocations().map(|a| a.attribute);
-        for record in taken.filter(|r| !r.is_cooling() && !r.is_windows_reserved()) {
+        for record in sound.allocations().map(|allocation| allocation.attribute) {
+            if record.is_cooling() || record.is_windows_reserved() {
+                continue;
+            }
             match record.get("node") {
                 Some(node) if host.is_none_or(|host| node != *host) => {
                     let borrower = nodes.entry(node.to_string()).or_default();
@@ -298,7 +272,9 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
                     if let Some(assignment) = Plugin::of(record) {
                         borrower.plugin.note(assignment);
                     }
-                    borrower.borrowed += u32::from(!matches!(block.owner, Some(BlockOwner::Virtual(_))));
+                    if !matches!(block.owner, Some(BlockOwner::Virtual(_))) {
+                        borrower.borrowed += 1;
+                    }
                     own.borrowed_by_others += 1;
                 }
                 // Old records name no node, so the block's owner counts as the holder.
@@ -318,6 +294,38 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
         if let Some(assignment) = own.plugin.assigned_at.zip(own.plugin.assigned_by) {
             owner.plugin.note(assignment);
         }
+    }
+}
+
+/// Adds each node's blocks and free addresses, by pool and family.
+fn add_rows(
+    context: &Context<'_>,
+    outlook: Option<&Outlook<'_>>,
+    rows: Rows,
+    nodes: &mut BTreeMap<String, NodeView>,
+) {
+    for ((name, pool, family), row) in rows {
+        let mut limit = context.snapshot.block_limit();
+        if let Some(outlook) = outlook
+            && let Some(node) = context.index.node(&name)
+        {
+            let limit_of_node = outlook.block_limit(node, family);
+            if limit_of_node != u32::MAX {
+                limit = Some(limit_of_node);
+            }
+        }
+        let claimable = outlook.map(|_| row.claimable);
+        let node = nodes.entry(name).or_default();
+        node.blocks += row.blocks;
+        node.free += row.free;
+        node.pools.push(NodePool {
+            pool,
+            family: family.name(),
+            blocks: row.blocks,
+            limit,
+            claimable,
+        });
+        node.family(family).free += row.free;
     }
 }
 

@@ -104,14 +104,14 @@ pub(crate) fn pools_in(context: &Context<'_>) -> PoolList {
     let pools = context.index.pools().into_iter();
     PoolList {
         pools: pools
-            .map(|pool| view(&occupancy, outlook.as_ref(), &config, context.now, pool))
+            .map(|pool| view_pool(&occupancy, outlook.as_ref(), &config, context.now, pool))
             .collect(),
         outside: outside(context, &occupancy),
     }
 }
 
 /// Describes a pool: its settings, and the numbers of addresses that are taken, free, and can still be assigned.
-fn view(
+fn view_pool(
     occupancy: &Occupancy<'_, '_>,
     outlook: Option<&Outlook<'_>>,
     config: &IpamConfig,
@@ -122,8 +122,10 @@ fn view(
     let blocks = occupancy.inside(pool.cidr);
     let sound = blocks.iter().filter_map(|stored| stored.block?.current());
     let cooling = Cooling::of(sound, now, config.cooldown()).filter(|_| tally.cooling > 0);
-    let unknown = || Allocatable::unknown(PoolLimit::NotKnown);
-    let allocatable = outlook.map_or_else(unknown, |outlook| outlook.allocatable(pool, tally.free));
+    let allocatable = match outlook {
+        Some(outlook) => outlook.allocatable(pool, tally.free),
+        None => Allocatable::unknown(PoolLimit::NotKnown),
+    };
     PoolView {
         name: pool.name.clone(),
         cidr: pool.cidr,
@@ -180,5 +182,8 @@ fn outside(context: &Context<'_>, occupancy: &Occupancy<'_, '_>) -> Option<Outsi
             part.0 = part.0.saturating_add(number);
         }
     }
-    (sum.blocks > 0).then_some(sum)
+    if sum.blocks == 0 {
+        return None;
+    }
+    Some(sum)
 }

@@ -82,11 +82,10 @@ impl FamilyAnswer {
     /// Returns the reason why there is no address, with the holder of the requested address.
     fn why(&self) -> Option<String> {
         let reason = &self.refused()?.reason;
-        Some(
-            self.holder
-                .as_ref()
-                .map_or(reason.to_string(), |holder| format!("{reason} by {holder}")),
-        )
+        match &self.holder {
+            Some(holder) => Some(format!("{reason} by {holder}")),
+            None => Some(reason.to_string()),
+        }
     }
 }
 
@@ -127,15 +126,14 @@ impl Explanation {
 
     /// Returns the answer in one sentence.
     pub fn sentence(&self) -> String {
-        let who = self
-            .pod
-            .as_deref()
-            .map_or_else(|| "the next pod".to_owned(), short);
+        let who = match &self.pod {
+            Some(pod) => short(pod),
+            None => "the next pod".to_owned(),
+        };
         let node = short(&self.node);
         match &self.state {
             RequestState::Has(addresses) => {
-                let has = format!("{who} has {} on {node}", joined(addresses, ", "));
-                let mut parts = vec![has];
+                let mut parts = vec![format!("{who} has {} on {node}", joined(addresses, ", "))];
                 parts.extend(self.critical.iter().map(Finding::message));
                 if self.is_blank {
                     parts.push(BLANK.to_owned());
@@ -143,9 +141,9 @@ impl Explanation {
                 parts.extend(self.unasked());
                 parts.join("; ")
             }
-            RequestState::NodeGone(left) => format!(
+            RequestState::NodeGone(remaining) => format!(
                 "{node} does not exist, so no pod starts there; its records remain: {}",
-                left.words()
+                remaining.words()
             ),
             RequestState::NotBound => {
                 format!("{who} is not scheduled to a node yet: it gets an address only after that")
@@ -175,20 +173,29 @@ impl Explanation {
 
     /// Describes the answers to a pod's or a node's requests in one sentence: first what is needed, then what is not.
     fn answers(&self, who: &str, node: &str) -> String {
-        let refused = |is_needed: bool| {
-            let families = self.families.iter();
-            let asked = families.filter(move |family| family.is_needed == is_needed);
-            asked.filter_map(|family| Some((family.family, family.why()?)))
-        };
         let mut parts: Vec<String> = Vec::new();
-        for (family, why) in refused(true) {
-            parts.push(format!("{who} gets no {family} address on {node}: {why}"));
+        for answer in &self.families {
+            if answer.is_needed
+                && let Some(why) = answer.why()
+            {
+                parts.push(format!(
+                    "{who} gets no {} address on {node}: {why}",
+                    answer.family
+                ));
+            }
         }
         if parts.is_empty() {
             parts.push(self.given(who, node));
         }
-        for (family, why) in refused(false) {
-            parts.push(format!("if it asks for an {family} address, it gets none: {why}"));
+        for answer in &self.families {
+            if !answer.is_needed
+                && let Some(why) = answer.why()
+            {
+                parts.push(format!(
+                    "if it asks for an {} address, it gets none: {why}",
+                    answer.family
+                ));
+            }
         }
         if !self.refuses_pod() {
             parts.extend(self.unasked());
@@ -208,9 +215,13 @@ impl Explanation {
 
     /// Describes the addresses that are given, and the conditions of that.
     fn given(&self, who: &str, node: &str) -> String {
-        let answers = self.families.iter().map(|family| &family.answer);
-        let given = answers.filter_map(|answer| answer.outcome.as_ref().ok());
-        let addresses = joined(given.map(|given| given.address), ", ");
+        let mut given: Vec<IpAddr> = Vec::new();
+        for family in &self.families {
+            if let Ok(assigned) = &family.answer.outcome {
+                given.push(assigned.address);
+            }
+        }
+        let addresses = joined(given, ", ");
         if addresses.is_empty() {
             return format!("no pool serves {who} on {node}");
         }
@@ -267,18 +278,18 @@ fn explain_node(context: &Context<'_>, changed: &Snapshot, name: &str) -> Option
         if context.index.node_exists(name) {
             return None;
         }
-        let left = LeftOfNode::of(context.snapshot, name)?;
-        return Some(Explanation::new(None, name, RequestState::NodeGone(left)));
+        let remaining = LeftOfNode::of(context.snapshot, name)?;
+        return Some(Explanation::new(None, name, RequestState::NodeGone(remaining)));
     };
     let Some(answers) = Answers::on(context, changed) else {
         return Some(Explanation::new(None, name, RequestState::NotKnown));
     };
     let mut explained = Explanation::new(None, name, RequestState::Asks);
     let kind = answers.next_kind(&Kinds::new(&answers), node);
-    for family in Family::BOTH
-        .into_iter()
-        .filter(|family| kind.families[*family as usize])
-    {
+    for family in Family::BOTH {
+        if !kind.families[family as usize] {
+            continue;
+        }
         let mut answer = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
             ([], Some(namespace)) => answers.outlook.next_in_some(namespace, node, family),
             ([], None) => answers.outlook.next_of_any(node, family),
@@ -288,8 +299,7 @@ fn explain_node(context: &Context<'_>, changed: &Snapshot, name: &str) -> Option
         if let Some(refused) = answers.outlook.cluster_refusal() {
             answer.outcome = Err(refused);
         }
-        let is_needed = true;
-        explained.add(&answers, family, answer, is_needed);
+        explained.add(&answers, family, answer);
     }
     explained.note_unasked(&answers, &kind.families);
     // Where another IPAM serves pods, tunnels have its addresses.
@@ -310,7 +320,7 @@ fn explain_pod(
         .index
         .pod(Text::new(namespace).as_ref(), Text::new(name).as_ref())?;
     let pod = &context.snapshot.pods[position as usize].value;
-    let on = context.index.calico_node(pod.node());
+    let node = context.index.calico_node(pod.node());
     let is_leaving = pod.deleting && (pod.leaving_since.is_some() || !pod.finished);
     let state = if is_leaving && !pod.host_network {
         RequestState::Leaving(addresses_of(pod))
@@ -318,30 +328,29 @@ fn explain_pod(
         RequestState::Finished
     } else if pod.host_network {
         RequestState::HostNetwork
-    } else if let Some(has) = explain_served(context, changed, pod, &on) {
-        return Some(has);
-    } else if on.is_empty() {
+    } else if let Some(explained) = explain_served(context, changed, pod, &node) {
+        return Some(explained);
+    } else if node.is_empty() {
         RequestState::NotBound
     } else if crate::index::keeps_data_elsewhere(context.snapshot) {
         RequestState::Elsewhere
     } else {
-        return Some(explain_waiting(context, changed, pod, &on));
+        return Some(explain_waiting(context, changed, pod, &node));
     };
-    Some(Explanation::new(Some(pod), &on, state))
+    Some(Explanation::new(Some(pod), &node, state))
 }
 
 /// The addresses of a pod. If Calico's annotation is blank, the status counts.
 fn addresses_of(pod: &Pod) -> Vec<IpAddr> {
     let addresses: Vec<IpAddr> = pod.addresses().collect();
     if addresses.is_empty() {
-        pod.named_by(evidence::STATUS).collect()
-    } else {
-        addresses
+        return pod.named_by(evidence::STATUS).collect();
     }
+    addresses
 }
 
 /// Explains a pod that has addresses; `None` if it has none.
-fn explain_served(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &str) -> Option<Explanation> {
+fn explain_served(context: &Context<'_>, changed: &Snapshot, pod: &Pod, node: &str) -> Option<Explanation> {
     let is_blank = pod.addresses().next().is_none();
     let addresses = addresses_of(pod);
     if addresses.is_empty() || pod.waits() {
@@ -350,10 +359,12 @@ fn explain_served(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &str
 
     let families = families_of(addresses.iter().copied());
     let critical = critical_findings(context, &addresses);
-    let mut explained = Explanation::new(Some(pod), on, RequestState::Has(addresses));
+    let mut explained = Explanation::new(Some(pod), node, RequestState::Has(addresses));
     explained.is_blank = is_blank;
     explained.critical = critical;
-    if let Some(answers) = Answers::on(context, changed).filter(|answers| answers.asks_for_any_family(pod)) {
+    if let Some(answers) = Answers::on(context, changed)
+        && answers.asks_for_any_family(pod)
+    {
         explained.note_unasked(&answers, &families);
     }
     Some(explained)
@@ -386,13 +397,13 @@ fn explain_waiting(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &st
         return Explanation::new(Some(pod), on, RequestState::NamespacesNotRead);
     }
 
-    let found = answers.with_add(pod, on, |add| answers.outlook.add(add));
+    let family_answers = answers.with_add(pod, on, |add| answers.outlook.add(add));
     let bypasses = pod
         .request
         .as_ref()
         .is_some_and(|request| !request.annotations.no_ipam.is_empty());
-    if bypasses && found.iter().all(|(_, answer)| answer.outcome.is_ok()) {
-        let addresses = found
+    if bypasses && family_answers.iter().all(|(_, answer)| answer.outcome.is_ok()) {
+        let addresses = family_answers
             .iter()
             .filter_map(|(_, answer)| Some(answer.outcome.as_ref().ok()?.address));
         return Explanation::new(Some(pod), on, RequestState::BypassesIpam(addresses.collect()));
@@ -401,10 +412,9 @@ fn explain_waiting(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &st
     let mut explained = Explanation::new(Some(pod), on, RequestState::Asks);
     explained.waits_in_vain = pod.waits();
     let mut asked_families = [false; 2];
-    for (family, answer) in found {
+    for (family, answer) in family_answers {
         asked_families[family as usize] = true;
-        let is_needed = true;
-        explained.add(&answers, family, answer, is_needed);
+        explained.add(&answers, family, answer);
     }
     if answers.asks_for_any_family(pod) {
         explained.note_unasked(&answers, &asked_families);
@@ -428,8 +438,9 @@ impl Explanation {
         }
     }
 
-    /// Adds the answer for a family, with the holder of the address that it names, and the namespaces that the pool serves.
-    fn add(&mut self, answers: &Answers<'_, '_>, family: Family, answer: Answer, is_needed: bool) {
+    /// Adds the answer for a family that is asked for, with the holder of the address that it names, and the namespaces
+    /// that the pool serves.
+    fn add(&mut self, answers: &Answers<'_, '_>, family: Family, answer: Answer) {
         let snapshot = answers.context.snapshot;
         let mut holder = None;
         let mut namespaces = None;
@@ -449,7 +460,7 @@ impl Explanation {
         }
         self.families.push(FamilyAnswer {
             family,
-            is_needed,
+            is_needed: true,
             answer,
             holder,
             namespaces,
@@ -479,25 +490,34 @@ impl Explanation {
 impl Answers<'_, '_> {
     /// True if the node's CNI configuration decides about the families of the pod's addresses.
     fn asks_for_any_family(&self, pod: &Pod) -> bool {
-        let of_namespace = self.outlook.namespace(&pod.namespace().to_string());
-        let of_pod = pod.request.as_ref().map(|request| &request.annotations);
-        let decides = |families: &str| families.is_empty();
-        of_namespace.is_none_or(|namespace| decides(&namespace.annotations.families))
-            && of_pod.is_none_or(|own| decides(&own.families) && own.addresses.is_empty())
+        if let Some(namespace) = self.outlook.namespace(&pod.namespace().to_string())
+            && !namespace.annotations.families.is_empty()
+        {
+            return false;
+        }
+        match &pod.request {
+            Some(request) => {
+                request.annotations.families.is_empty() && request.annotations.addresses.is_empty()
+            }
+            None => true,
+        }
     }
 
     /// True if the answer for a pod depends on the labels of its namespace, which were not read.
     fn depends_on_namespace(&self, pod: &Pod, node: Option<&Node>) -> bool {
         let namespace = pod.namespace().to_string();
-        let Some(node) = node.filter(|_| self.outlook.namespace(&namespace).is_none()) else {
+        let Some(node) = node else {
             return false;
         };
-        Family::BOTH
-            .into_iter()
-            .any(|family| self.outlook.refusal_in(&namespace, node, family).is_err())
-            && Family::BOTH
-                .into_iter()
-                .all(|family| self.outlook.refusal(node, family, &[]).is_ok())
+        if self.outlook.namespace(&namespace).is_some() {
+            return false;
+        }
+        let mut families = Family::BOTH.into_iter();
+        let is_unknown = families.any(|family| self.outlook.refusal_in(&namespace, node, family).is_err());
+        let mut families = Family::BOTH.into_iter();
+        let is_known_without_namespace =
+            families.all(|family| self.outlook.refusal(node, family, &[]).is_ok());
+        is_unknown && is_known_without_namespace
     }
 }
 

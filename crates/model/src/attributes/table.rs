@@ -8,6 +8,15 @@ use crate::owner_map::{OwnerKey, push_entry};
 use crate::packing::{push_number, push_sized, take_sized};
 use crate::text::{TextRef, push_text};
 
+/// The parts of an owner record before they are packed. `M` is the attributes of an owner.
+pub(crate) struct RecordParts<'p, M> {
+    pub handle: Option<&'p str>,
+    pub owner: Option<M>,
+    pub alternate: Option<M>,
+    pub released_at: Option<&'p str>,
+    pub unknown: &'p Unknown,
+}
+
 /// All owner records of a block, packed into one buffer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AttributeTable {
@@ -28,11 +37,14 @@ impl AttributeTable {
     /// Returns a record's handle without reading the other fields.
     pub(crate) fn handle(&self, index: usize) -> Option<TextRef<'_>> {
         let (flags, mut rest) = self.packed(index)?.split_first()?;
-        (flags & HAS_HANDLE != 0).then(|| TextRef::from_packed(take_sized(&mut rest)))
+        if flags & HAS_HANDLE == 0 {
+            return None;
+        }
+        Some(TextRef::from_packed(take_sized(&mut rest)))
     }
 
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = AttributeRef<'_>> {
-        (0..self.len()).map(|i| self.get(i).unwrap_or_default())
+        (0..self.len()).map(|index| self.get(index).unwrap_or_default())
     }
 
     /// Adds a record.
@@ -40,37 +52,52 @@ impl AttributeTable {
         fn entries(
             map: &Option<BTreeMap<String, String>>,
         ) -> Option<impl ExactSizeIterator<Item = (OwnerKey<'_>, &str)>> {
-            map.as_ref()
-                .map(|m| m.iter().map(|(k, v)| (k.as_str().into(), v.as_str())))
+            let map = map.as_ref()?;
+            Some(
+                map.iter()
+                    .map(|(name, value)| (name.as_str().into(), value.as_str())),
+            )
         }
-        self.push_parts(
-            attribute.handle.as_deref(),
-            entries(&attribute.owner),
-            entries(&attribute.alternate),
-            attribute.released_at.as_deref(),
-            &attribute.unknown,
-        );
+        self.push_parts(RecordParts {
+            handle: attribute.handle.as_deref(),
+            owner: entries(&attribute.owner),
+            alternate: entries(&attribute.alternate),
+            released_at: attribute.released_at.as_deref(),
+            unknown: &attribute.unknown,
+        });
     }
 
-    /// Appends a record from its parts, without building an [`Attribute`] first.
-    pub(crate) fn push_parts<'a, M>(
-        &mut self,
-        handle: Option<&str>,
-        owner: Option<M>,
-        alternate: Option<M>,
-        released_at: Option<&str>,
-        unknown: &Unknown,
-    ) where
+    /// Appends a record from its parts, without building an [`Attribute`] first. A byte that says which parts the
+    /// record has comes before them.
+    pub(crate) fn push_parts<'a, M>(&mut self, parts: RecordParts<'_, M>)
+    where
         M: ExactSizeIterator<Item = (OwnerKey<'a>, &'a str)>,
     {
-        let bit = |bit, present| if present { bit } else { 0 };
-        self.bytes.push(
-            bit(HAS_HANDLE, handle.is_some())
-                | bit(HAS_OWNER, owner.is_some())
-                | bit(HAS_ALTERNATE, alternate.is_some())
-                | bit(HAS_RELEASED, released_at.is_some())
-                | bit(HAS_UNKNOWN, !unknown.is_empty()),
-        );
+        let RecordParts {
+            handle,
+            owner,
+            alternate,
+            released_at,
+            unknown,
+        } = parts;
+        let mut flags = 0;
+        if handle.is_some() {
+            flags |= HAS_HANDLE;
+        }
+        if owner.is_some() {
+            flags |= HAS_OWNER;
+        }
+        if alternate.is_some() {
+            flags |= HAS_ALTERNATE;
+        }
+        if released_at.is_some() {
+            flags |= HAS_RELEASED;
+        }
+        if !unknown.is_empty() {
+            flags |= HAS_UNKNOWN;
+        }
+        self.bytes.push(flags);
+
         if let Some(handle) = handle {
             push_text(&mut self.bytes, handle);
         }
@@ -92,32 +119,30 @@ impl AttributeTable {
 
     /// Keeps the records for which `keep` is true, in order.
     pub(crate) fn retain(&mut self, keep: &[bool]) {
-        let bytes = Vec::with_capacity(self.bytes.len());
-        let ends = Vec::with_capacity(self.ends.len());
         let mut kept = Self {
-            bytes,
-            ends,
+            bytes: Vec::with_capacity(self.bytes.len()),
+            ends: Vec::with_capacity(self.ends.len()),
             has_cooling: false,
         };
-        let is_kept = |index: &usize| keep.get(*index).copied().unwrap_or(false);
-        let records = self.records().enumerate().filter(|(index, _)| is_kept(index));
-        for (_, record) in records {
-            kept.push_packed(record);
+        for (index, record) in self.records().enumerate() {
+            if keep.get(index) == Some(&true) {
+                kept.push_packed(record);
+            }
         }
         *self = kept;
     }
 
-    /// Replaces the record at an index.
-    pub(crate) fn replace(&mut self, index: usize, record: &Attribute) {
-        let mut replaced = Self::default();
-        for (place, attribute) in self.iter().enumerate() {
-            if place == index {
-                replaced.push(record);
+    /// Replaces the record at `index` by `replacement`.
+    pub(crate) fn replace(&mut self, index: usize, replacement: &Attribute) {
+        let mut table = Self::default();
+        for (position, record) in self.iter().enumerate() {
+            if position == index {
+                table.push(replacement);
             } else {
-                replaced.push(&attribute.to_attribute());
+                table.push(&record.to_attribute());
             }
         }
-        *self = replaced;
+        *self = table;
     }
 
     fn records(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {

@@ -37,18 +37,20 @@ impl Cooling {
                 if record.has_cooled(now, cooldown) {
                     continue;
                 }
-                let released = record.released_time();
-                let Some(until) = released.and_then(|released| released.checked_add(cooldown).ok()) else {
+                let Some(released) = record.released_time() else {
                     continue;
                 };
-                let one = Self {
+                let Ok(end) = released.checked_add(cooldown) else {
+                    continue;
+                };
+                let address = Self {
                     addresses: 1,
-                    first: until,
-                    last: until,
+                    first: end,
+                    last: end,
                 };
                 cooling = Some(match cooling {
-                    Some(others) => others.and(one),
-                    None => one,
+                    Some(others) => others.and(address),
+                    None => address,
                 });
             }
         }
@@ -114,33 +116,34 @@ impl Block {
 }
 
 impl BlockUpdate<'_> {
-    /// Starts a cooldown of ordinals at the time `at` (facts 3.10). They share one new owner record, which contains
-    /// only the time, and get the block's sequence number. Ordinals that are already free or cooling are left out.
-    /// Returns the ordinals whose cooldown has started.
-    pub fn cool(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
-        let mut cooled = self.taken(ordinals);
-        cooled.retain(|o| {
-            self.block
-                .allocation(*o)
-                .is_some_and(|a| !a.attribute.is_cooling())
+    /// Starts a cooldown of ordinals at the time `released_at` (facts 3.10). They share one new owner record, which
+    /// contains only the time, and get the block's sequence number. Ordinals that are already free or cooling are left
+    /// out. Returns the ordinals whose cooldown has started, ascending.
+    pub fn cool(&mut self, ordinals: &[u32], released_at: Timestamp) -> Vec<u32> {
+        let mut cooled = self.allocated_among(ordinals);
+        cooled.retain(|ordinal| {
+            let allocation = self.block.allocation(*ordinal);
+            allocation.is_some_and(|allocation| !allocation.attribute.is_cooling())
         });
-        cooled.sort_unstable();
-        if !cooled.is_empty() {
-            let index = self.add(&Attribute::cooling(at));
-            for ordinal in cooled.iter() {
-                self.allocate(*ordinal, index);
-            }
-            self.compact();
+        if cooled.is_empty() {
+            return cooled;
         }
+
+        let index = self.add(&Attribute::cooling(released_at));
+        for ordinal in &cooled {
+            self.allocate(*ordinal, index);
+        }
+        self.compact();
         cooled
     }
 
     /// Like [`Self::cool`], but for a release by handle, which does not change sequence numbers (facts 3.7).
-    pub fn cool_by_handle(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
+    pub fn cool_by_handle(&mut self, ordinals: &[u32], released_at: Timestamp) -> Vec<u32> {
         let sequences = self.block.sequences.clone();
-        let are_null = self.block.null_sequences;
-        let cooled = self.cool(ordinals, at);
-        (self.block.sequences, self.block.null_sequences) = (sequences, are_null);
+        let null_sequences = self.block.null_sequences;
+        let cooled = self.cool(ordinals, released_at);
+        self.block.sequences = sequences;
+        self.block.null_sequences = null_sequences;
         cooled
     }
 
@@ -149,11 +152,12 @@ impl BlockUpdate<'_> {
         if !self.block.has_cooling() {
             return Vec::new();
         }
-        let expired = self
-            .block
-            .allocations()
-            .filter(|a| a.attribute.has_cooled(now, cooldown));
-        let expired: Vec<u32> = expired.map(|a| a.ordinal).collect();
+        let mut expired: Vec<u32> = Vec::new();
+        for allocation in self.block.allocations() {
+            if allocation.attribute.has_cooled(now, cooldown) {
+                expired.push(allocation.ordinal);
+            }
+        }
         self.release_by_handle(&expired)
     }
 }

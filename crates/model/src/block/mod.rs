@@ -130,12 +130,17 @@ impl Block {
 
     /// Sets the block's own `strictAffinity`, or removes it.
     pub fn set_own_strict_affinity(&mut self, strict: Option<bool>) {
-        let unknown = &mut self.extras.get_or_insert_default().unknown;
-        match strict {
-            Some(strict) => drop(unknown.insert(STRICT_AFFINITY.to_owned(), RawJson::from(strict))),
-            None => drop(unknown.remove(STRICT_AFFINITY)),
+        let extras = self.extras.get_or_insert_default();
+        if let Some(strict) = strict {
+            extras
+                .unknown
+                .insert(STRICT_AFFINITY.to_owned(), RawJson::from(strict));
+        } else {
+            extras.unknown.remove(STRICT_AFFINITY);
         }
-        self.extras = self.extras.take().filter(|extras| **extras != Extras::default());
+        if **extras == Extras::default() {
+            self.extras = None;
+        }
     }
 
     /// The CIDR. Its prefix length can differ from the pool's block size.
@@ -177,8 +182,8 @@ impl Block {
     /// Per-ordinal sequence number; 0 if there is none.
     pub fn sequence_of(&self, ordinal: u32) -> u64 {
         self.sequences
-            .binary_search_by_key(&ordinal, |(o, _)| *o)
-            .map_or(0, |at| self.sequences[at].1)
+            .binary_search_by_key(&ordinal, |(numbered, _)| *numbered)
+            .map_or(0, |position| self.sequences[position].1)
     }
 
     /// Sets per-ordinal sequence numbers in a block that has none, such as one from Calico 2.x. For a handle,
@@ -209,8 +214,8 @@ impl Block {
 
     /// The free ordinals that are not reserved, in the order of automatic assignment.
     pub fn assignable(&self, reserved: impl Fn(IpAddr) -> bool) -> impl Iterator<Item = u32> {
-        let is_open = move |ordinal: &u32| !reserved(cidr::address_at(self.cidr, *ordinal));
-        self.unallocated.iter().copied().filter(is_open)
+        let is_assignable = move |ordinal: &u32| !reserved(cidr::address_at(self.cidr, *ordinal));
+        self.unallocated.iter().copied().filter(is_assignable)
     }
 
     /// Number of ordinals that are not free: allocated or cooling, or reserved by Windows.
@@ -243,10 +248,10 @@ impl Block {
     /// Ordinals with a handle, ascending, and the handle as recorded. Faster than [`Self::allocations`], which reads
     /// entire records.
     pub fn handles(&self) -> impl Iterator<Item = (u32, TextRef<'_>)> {
-        let allocated = (0..)
-            .zip(&self.allocations)
-            .filter_map(|(ordinal, index)| Some((ordinal, (*index)?)));
-        allocated.filter_map(|(ordinal, index)| Some((ordinal, self.attributes.handle(index as usize)?)))
+        (0..).zip(&self.allocations).filter_map(|(ordinal, index)| {
+            let index = (*index)? as usize;
+            Some((ordinal, self.attributes.handle(index)?))
+        })
     }
 
     /// The owner records, each in use by at least one ordinal.

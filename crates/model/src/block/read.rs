@@ -9,7 +9,9 @@ use super::records::Records;
 use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Extras, usable};
 use crate::DecodeError;
 use crate::cidr;
-use crate::json::{Array, Fields, Items, Object, Unknown, is, keep, read_object, set};
+use crate::json::{
+    Array, Fields, Items, Object, Unknown, is_field, keep_unknown, read_object, set_unless_null,
+};
 use crate::words::joined;
 
 /// The level of detail at which owner records are read.
@@ -44,17 +46,18 @@ impl BlockContent {
 
     /// Reads a block's JSON, with its records at the given level of detail. A corrupt block is read in full.
     pub fn parse_with(json: &[u8], detail: RecordDetail) -> Result<Self, DecodeError> {
-        let fresh = || RawBlock {
+        let without_fields = || RawBlock {
             detail,
             ..RawBlock::default()
         };
-        let raw = read_object(json, fresh)?;
+        let raw = read_object(json, without_fields)?;
         if raw.records.kept.own.is_some() && raw.records.kept.host.as_deref() != raw.host() {
             // The owner field occurs again after the records, so it is unclear which records belong to the owner.
             return Self::parse_with(json, RecordDetail::Full);
         }
         let cidr = raw.cidr.as_deref().ok_or_else(|| DecodeError::missing("cidr"))?;
         let cidr = cidr::parse_cidr(cidr).ok_or_else(|| DecodeError::not_a_cidr("cidr", cidr))?;
+
         let problems = raw.problems(cidr);
         if problems.is_empty() {
             return Ok(Self::Sound(Box::new(raw.into_block(cidr))));
@@ -128,17 +131,16 @@ impl BlockContent {
     ///
     /// It predicts what Calico does. calipam's own allocator takes nothing from such a block.
     pub fn as_calico_takes(&self) -> Option<Cow<'_, Block>> {
-        match self {
-            Self::Sound(block) => Some(Cow::Borrowed(block)),
-            Self::Corrupt(block) => match &block.usable {
-                Some(usable) => Some(Cow::Borrowed(usable)),
-                None => {
-                    let json = usable::by_free_list(&block.raw, &block.problems)?;
-                    let block = Self::parse(&json).ok()?.into_usable().ok()?;
-                    Some(Cow::Owned(*block))
-                }
-            },
+        let corrupt = match self {
+            Self::Sound(block) => return Some(Cow::Borrowed(block)),
+            Self::Corrupt(corrupt) => corrupt,
+        };
+        if let Some(usable) = &corrupt.usable {
+            return Some(Cow::Borrowed(usable));
         }
+        let json = usable::by_free_list(&corrupt.raw, &corrupt.problems)?;
+        let block = Self::parse(&json).ok()?.into_usable().ok()?;
+        Some(Cow::Owned(*block))
     }
 }
 
@@ -173,20 +175,20 @@ struct RawBlock<'de> {
 impl<'de> Fields<'de> for RawBlock<'de> {
     /// Reads a field of a block.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        if is(name, "cidr") {
+        if is_field(name, "cidr") {
             self.cidr = map.next_value()?;
-        } else if is(name, "affinity") {
+        } else if is_field(name, "affinity") {
             self.affinity = map.next_value()?;
-        } else if is(name, "affinity_claim_time") || is(name, "affinityClaimTime") {
+        } else if is_field(name, "affinity_claim_time") || is_field(name, "affinityClaimTime") {
             // In custom resources, the field has the second name.
             self.claim_time = map.next_value()?;
-        } else if is(name, "allocations") {
+        } else if is_field(name, "allocations") {
             self.allocations.0.clear();
             map.next_value_seed(Array(&mut self.allocations))?;
-        } else if is(name, "unallocated") {
+        } else if is_field(name, "unallocated") {
             self.unallocated.0.clear();
             map.next_value_seed(Array(&mut self.unallocated))?;
-        } else if is(name, "attributes") {
+        } else if is_field(name, "attributes") {
             // The records from an earlier field with the same name are discarded.
             self.records = Records::default();
             self.records.kept.host = match self.detail {
@@ -194,14 +196,14 @@ impl<'de> Fields<'de> for RawBlock<'de> {
                 RecordDetail::Borrowers => self.host().map(str::to_owned),
             };
             self.has_attributes = map.next_value_seed(Array(&mut self.records))?;
-        } else if is(name, "sequenceNumber") {
-            set(&mut self.sequence, map)?;
-        } else if is(name, "sequenceNumberForAllocation") {
+        } else if is_field(name, "sequenceNumber") {
+            set_unless_null(&mut self.sequence, map)?;
+        } else if is_field(name, "sequenceNumberForAllocation") {
             self.has_sequences = map.next_value_seed(Object(&mut self.sequences))?;
-        } else if is(name, "deleted") {
-            set(&mut self.deleted, map)?;
+        } else if is_field(name, "deleted") {
+            set_unless_null(&mut self.deleted, map)?;
         } else {
-            keep(&mut self.unknown, name, map)?;
+            keep_unknown(&mut self.unknown, name, map)?;
         }
         Ok(())
     }
@@ -231,16 +233,22 @@ impl RawBlock<'_> {
             }];
         }
         let mut problems = Vec::new();
-        let mut used = vec![false; self.records.kept.len()];
+        let mut referenced = vec![false; self.records.kept.len()];
         for (ordinal, index) in (0..).zip(&self.allocations.0) {
             let Some(index) = *index else { continue };
-            match usize::try_from(index).ok().and_then(|i| used.get_mut(i)) {
-                Some(used) => *used = true,
+            let record = usize::try_from(index)
+                .ok()
+                .and_then(|index| referenced.get_mut(index));
+            match record {
+                Some(is_referenced) => *is_referenced = true,
                 None => problems.push(BlockProblem::AttributeIndex { ordinal, index }),
             }
         }
-        let unused = (0..).zip(&used).filter(|(_, used)| !**used);
-        problems.extend(unused.map(|(index, _)| BlockProblem::UnreferencedAttribute { index }));
+        for (index, is_referenced) in (0..).zip(referenced) {
+            if !is_referenced {
+                problems.push(BlockProblem::UnreferencedAttribute { index });
+            }
+        }
         self.free_list_problems(&mut problems);
         problems
     }
@@ -251,17 +259,18 @@ impl RawBlock<'_> {
         let mut listed = vec![false; allocations.len()];
         for entry in &self.unallocated.0 {
             let number = entry.unwrap_or_default();
-            let Some(place) = usize::try_from(number).ok().filter(|i| *i < listed.len()) else {
+            let index = usize::try_from(number).ok();
+            let Some(index) = index.filter(|index| *index < listed.len()) else {
                 problems.push(BlockProblem::FreeListOutOfRange { ordinal: number });
                 continue;
             };
-            let ordinal = place as u32;
-            if listed[place] {
+            let ordinal = index as u32;
+            if listed[index] {
                 problems.push(BlockProblem::FreeListDuplicate { ordinal });
-            } else if allocations[place].is_some() {
+            } else if allocations[index].is_some() {
                 problems.push(BlockProblem::FreeListAllocated { ordinal });
             }
-            listed[place] = true;
+            listed[index] = true;
         }
         for (ordinal, allocation) in (0..).zip(allocations) {
             if allocation.is_none() && !listed[ordinal as usize] {
@@ -274,35 +283,34 @@ impl RawBlock<'_> {
     fn into_block(self, cidr: IpNet) -> Block {
         let owner = self.owner();
         let size = self.allocations.0.len();
-        let (table, places) = self.records.kept.finish();
-        let index = |n: Option<i64>| n.map(|n| places.get(n as usize).copied().unwrap_or(n as u32));
+        let (attributes, places) = self.records.kept.finish();
+        let place_of = |index: i64| places.get(index as usize).copied().unwrap_or(index as u32);
         let (mut sequences, stray_sequences) = self.sequences.split(size);
         if self.detail == RecordDetail::Borrowers {
             sequences = Vec::new();
         }
         let extras = Extras {
             stray_sequences,
-            unknown: self.unknown.map(|u| *u).unwrap_or_default(),
+            unknown: self.unknown.map(|unknown| *unknown).unwrap_or_default(),
         };
+
+        let allocations = self.allocations.0.into_iter();
+        let unallocated = self.unallocated.0.into_iter().flatten();
         Block {
             cidr,
             owner,
             claim_time: self.claim_time,
-            allocations: self.allocations.0.into_iter().map(index).collect(),
-            unallocated: self
-                .unallocated
-                .0
-                .into_iter()
-                .flatten()
-                .map(|n| n as u32)
-                .collect(),
-            attributes: table,
+            allocations: allocations.map(|index| index.map(place_of)).collect(),
+            unallocated: unallocated.map(|ordinal| ordinal as u32).collect(),
+            attributes,
             sequence: self.sequence,
             sequences,
             deleted: self.deleted,
             null_attributes: !self.has_attributes,
             null_sequences: !self.has_sequences,
-            extras: (extras != Extras::default()).then(|| Box::new(extras)),
+            extras: Some(extras)
+                .filter(|extras| *extras != Extras::default())
+                .map(Box::new),
         }
     }
 }
@@ -319,44 +327,59 @@ impl<'de> Items<'de> for Numbers {
     }
 }
 
+/// A key in `sequenceNumberForAllocation`.
+enum SequenceKey {
+    Ordinal(u32),
+    Other(String),
+}
+
+impl SequenceKey {
+    /// Reads a key. An ordinal has no plus sign and no leading zeros.
+    fn parse(text: &str) -> Self {
+        let is_canonical = text.len() == 1 || !text.starts_with(['0', '+']);
+        match text.parse() {
+            Ok(ordinal) if is_canonical && ordinal < u32::MAX => Self::Ordinal(ordinal),
+            _ => Self::Other(text.to_owned()),
+        }
+    }
+}
+
 /// Pairs of an ordinal, or another key, and its sequence number.
 type Numbered<T> = Vec<(T, u64)>;
 
 /// `sequenceNumberForAllocation`.
 #[derive(Default)]
-struct SequenceMap(Vec<(Result<u32, String>, u64)>);
+struct SequenceMap(Numbered<SequenceKey>);
 
 impl<'de> Fields<'de> for SequenceMap {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        self.push(name, map.next_value::<Option<u64>>()?);
+        let number = map.next_value::<Option<u64>>()?.unwrap_or_default();
+        self.0.push((SequenceKey::parse(name), number));
         Ok(())
     }
 }
 
 impl SequenceMap {
-    fn push(&mut self, name: &str, number: Option<u64>) {
-        let canonical = |n: &u32| name.len() == 1 || !name.starts_with(['0', '+']) && *n < u32::MAX;
-        let ordinal = name.parse().ok().filter(canonical).ok_or_else(|| name.to_owned());
-        self.0.push((ordinal, number.unwrap_or_default()));
-    }
-
     /// Splits the map into entries for ordinals below `size`, ascending, and entries for all other keys.
     fn split(self, size: usize) -> (Numbered<u32>, Numbered<String>) {
-        let mut known = Vec::with_capacity(self.0.len());
+        let mut of_ordinals = Vec::with_capacity(self.0.len());
         let mut stray = Vec::new();
-        for (ordinal, number) in self.0 {
-            match ordinal {
-                Ok(ordinal) if (ordinal as usize) < size => known.push((ordinal, number)),
-                Ok(ordinal) => stray.push((ordinal.to_string(), number)),
-                Err(name) => stray.push((name, number)),
+        for (key, number) in self.0 {
+            match key {
+                SequenceKey::Ordinal(ordinal) if (ordinal as usize) < size => {
+                    of_ordinals.push((ordinal, number));
+                }
+                SequenceKey::Ordinal(ordinal) => stray.push((ordinal.to_string(), number)),
+                SequenceKey::Other(text) => stray.push((text, number)),
             }
         }
-        known.sort_by_key(|(ordinal, _)| *ordinal);
+
+        of_ordinals.sort_by_key(|(ordinal, _)| *ordinal);
         // As in Go's reader, the last of several entries for one ordinal counts.
-        known.reverse();
-        known.dedup_by_key(|(ordinal, _)| *ordinal);
-        known.reverse();
-        known.shrink_to_fit();
-        (known, stray)
+        of_ordinals.reverse();
+        of_ordinals.dedup_by_key(|(ordinal, _)| *ordinal);
+        of_ordinals.reverse();
+        of_ordinals.shrink_to_fit();
+        (of_ordinals, stray)
     }
 }

@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use crate::attributes::{AttributeTable, WINDOWS_RESERVED_HANDLE};
-use crate::json::{Fields, Items, Object, Str, Unknown, is, keep};
+use crate::attributes::{AttributeTable, RecordParts, WINDOWS_RESERVED_HANDLE};
+use crate::json::{Fields, Items, Object, Str, Unknown, is_field, keep_unknown};
 use crate::owner_map::{OwnerKey, code_of};
 
 #[derive(Default)]
@@ -52,6 +52,7 @@ impl Kept {
             return record.push_to(&mut self.table);
         }
         self.places.push(OWN);
+
         let newest = self.own.get_or_insert_default();
         let time = record.time();
         // The text form that Go prints sorts chronologically.
@@ -64,16 +65,22 @@ impl Kept {
     /// Adds the merged record, and returns the table and the places.
     pub(super) fn finish(mut self) -> (AttributeTable, Vec<u32>) {
         if let (Some(host), Some(newest)) = (&self.host, &self.own) {
-            let place = self.table.len() as u32;
-            let own = [
-                ("node".into(), host.as_str()),
-                ("timestamp".into(), newest.as_str()),
-            ];
-            let known = if newest.is_empty() { &own[..1] } else { &own };
-            self.table
-                .push_parts(None, Some(known.iter().copied()), None, None, &Unknown::new());
-            for at in self.places.iter_mut().filter(|at| **at == OWN) {
-                *at = place;
+            let mut attributes = vec![("node".into(), host.as_str())];
+            if !newest.is_empty() {
+                attributes.push(("timestamp".into(), newest.as_str()));
+            }
+            let own_place = self.table.len() as u32;
+            self.table.push_parts(RecordParts {
+                handle: None,
+                owner: Some(attributes.into_iter()),
+                alternate: None,
+                released_at: None,
+                unknown: &Unknown::new(),
+            });
+            for place in &mut self.places {
+                if *place == OWN {
+                    *place = own_place;
+                }
             }
         }
         self.table.shrink();
@@ -116,14 +123,14 @@ impl RawAttribute<'_> {
 
     /// Adds the record to a table.
     fn push_to(&self, table: &mut AttributeTable) {
-        let none = Unknown::new();
-        table.push_parts(
-            self.handle.as_ref().map(|h| &*h.0),
-            self.owner.texts(),
-            self.alternate.texts(),
-            self.released_at.as_ref().map(|t| &*t.0),
-            self.unknown.as_deref().unwrap_or(&none),
-        );
+        let no_unknown = Unknown::new();
+        table.push_parts(RecordParts {
+            handle: self.handle.as_ref().map(|handle| &*handle.0),
+            owner: self.owner.texts(),
+            alternate: self.alternate.texts(),
+            released_at: self.released_at.as_ref().map(|time| &*time.0),
+            unknown: self.unknown.as_deref().unwrap_or(&no_unknown),
+        });
     }
 
     /// Returns the assignment time; empty if it is not recorded.
@@ -139,29 +146,33 @@ impl RawAttribute<'_> {
     /// True if the record can be merged: it belongs to an address in use on `host`, and has no alternate owner or
     /// unknown fields.
     fn is_plainly_on(&self, host: &str) -> bool {
-        let mut nodes = self.owner.entries.iter().filter(|entry| entry.key.0 == "node");
-        let is_windows = |handle: &Str<'_>| handle.0.eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE);
-        nodes.any(|node| node.value.0 == host)
+        let mut entries = self.owner.entries.iter();
+        let is_on_host = entries.any(|entry| entry.key.0 == "node" && entry.value.0 == host);
+        let is_reserved_by_windows = self
+            .handle
+            .as_ref()
+            .is_some_and(|handle| handle.0.eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE));
+        is_on_host
             && self.released_at.is_none()
-            && !self.alternate.is_there
+            && !self.alternate.is_present
             && self.unknown.is_none()
-            && !self.handle.as_ref().is_some_and(is_windows)
+            && !is_reserved_by_windows
     }
 }
 
 impl<'de> Fields<'de> for RawAttribute<'de> {
     /// Reads a field of a record.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        if is(name, "handle_id") {
+        if is_field(name, "handle_id") {
             self.handle = map.next_value()?;
-        } else if is(name, "secondary") {
+        } else if is_field(name, "secondary") {
             map.next_value_seed(&mut self.owner)?;
-        } else if is(name, "alternateOwnerAttrs") {
+        } else if is_field(name, "alternateOwnerAttrs") {
             map.next_value_seed(&mut self.alternate)?;
-        } else if is(name, "releasedAt") {
+        } else if is_field(name, "releasedAt") {
             self.released_at = map.next_value()?;
         } else {
-            keep(&mut self.unknown, name, map)?;
+            keep_unknown(&mut self.unknown, name, map)?;
         }
         Ok(())
     }
@@ -171,7 +182,7 @@ impl<'de> Fields<'de> for RawAttribute<'de> {
 #[derive(Default)]
 struct OwnerEntries<'de> {
     /// True if the value is present and not `null`.
-    is_there: bool,
+    is_present: bool,
     entries: Vec<Entry<'de>>,
 }
 
@@ -196,12 +207,12 @@ impl Entry<'_> {
 
 impl OwnerEntries<'_> {
     fn clear(&mut self) {
-        self.is_there = false;
+        self.is_present = false;
         self.entries.clear();
     }
 
     fn texts(&self) -> Option<impl ExactSizeIterator<Item = (OwnerKey<'_>, &str)>> {
-        self.is_there.then(|| self.entries.iter().map(Entry::texts))
+        self.is_present.then(|| self.entries.iter().map(Entry::texts))
     }
 }
 
@@ -235,9 +246,9 @@ impl<'de> Visitor<'de> for &mut OwnerEntries<'de> {
 
     /// Reads the attributes. Of several with the same key, the last one counts.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        self.is_there = true;
+        self.is_present = true;
         while let Some((key, value)) = map.next_entry::<Str<'de>, Option<Str<'de>>>()? {
-            self.entries.retain(|known| known.key.0 != key.0);
+            self.entries.retain(|earlier| earlier.key.0 != key.0);
             let value = value.unwrap_or(Str(Cow::Borrowed("")));
             self.entries.push(Entry {
                 code: code_of(&key.0),

@@ -24,14 +24,15 @@ impl Block {
     /// Creates a block as Calico does: all addresses free in ascending order, and the current time in nanoseconds as
     /// the sequence number. `None` if the CIDR is larger than Calico allows (/20, /116).
     pub fn new(cidr: IpNet, owner: Option<BlockOwner>, now: Timestamp) -> Option<Self> {
-        let allowed = if cidr::is_v4(cidr) {
+        let allowed_prefixes = if cidr::is_v4(cidr) {
             cidr::BLOCK_PREFIXES_V4
         } else {
             cidr::BLOCK_PREFIXES_V6
         };
-        if !allowed.contains(&cidr.prefix_len()) {
+        if !allowed_prefixes.contains(&cidr.prefix_len()) {
             return None;
         }
+
         let size = cidr::size(cidr) as u32;
         Some(Self {
             cidr: cidr.trunc(),
@@ -59,11 +60,14 @@ impl Block {
         }
         block.attributes.push(&Attribute::windows_reserved());
         block.null_attributes = false;
-        for ordinal in (0..WINDOWS_RESERVED_FIRST).chain(block.size() - WINDOWS_RESERVED_LAST..block.size()) {
+        let reserved_last = block.size() - WINDOWS_RESERVED_LAST..block.size();
+        for ordinal in (0..WINDOWS_RESERVED_FIRST).chain(reserved_last) {
             block.allocations[ordinal as usize] = Some(0);
         }
         let allocations = &block.allocations;
-        block.unallocated.retain(|o| allocations[*o as usize].is_none());
+        block
+            .unallocated
+            .retain(|ordinal| allocations[*ordinal as usize].is_none());
         Some(block)
     }
 
@@ -81,29 +85,24 @@ impl Block {
         result
     }
 
-    /// Turns this block, which was read earlier, into the successor of `now`, the current one. Its sequence number is
-    /// set to one more than the higher of the two, and addresses whose record changes get the number of a new
-    /// allocation (facts 3.2). `now` is `None` if the block does not exist now.
-    pub fn restore(&mut self, now: Option<&Self>) {
-        let mut changed: Vec<u32> = Vec::new();
-        for ordinal in 0..self.size() {
-            let own = self.allocation(ordinal);
-            let present = now.and_then(|now| now.allocation(ordinal));
-            let is_same = match (own, present) {
-                (Some(own), Some(present)) => own.attribute.is_same(present.attribute),
-                (own, present) => own.is_none() && present.is_none(),
-            };
-            if !is_same {
-                changed.push(ordinal);
+    /// Turns this block, which was read earlier, into the successor of the current one. Its sequence number is set to
+    /// one more than the higher of the two, and addresses whose record changes get the number of a new allocation
+    /// (facts 3.2). `current` is `None` if the block does not exist now.
+    pub fn restore(&mut self, current: Option<&Self>) {
+        // Ordinals that are allocated in this block with another record than now, and the index of the record.
+        let mut changed: Vec<(u32, u32)> = Vec::new();
+        for earlier in self.allocations() {
+            let now = current.and_then(|block| block.allocation(earlier.ordinal));
+            let is_unchanged = now.is_some_and(|now| earlier.attribute.is_same(now.attribute));
+            if !is_unchanged {
+                changed.push((earlier.ordinal, earlier.attribute_index));
             }
         }
 
-        self.sequence = self.sequence.max(now.map_or(0, Self::sequence));
+        self.sequence = self.sequence.max(current.map_or(0, Self::sequence));
         self.update(|update| {
-            for ordinal in changed {
-                if let Some(index) = update.block.allocations[ordinal as usize] {
-                    update.allocate(ordinal, index);
-                }
+            for (ordinal, index) in changed {
+                update.allocate(ordinal, index);
             }
             update.touch();
         });
@@ -152,47 +151,49 @@ impl BlockUpdate<'_> {
         attribute: &Attribute,
         reserved: impl Fn(IpAddr) -> bool,
     ) -> Vec<u32> {
-        let taken: Vec<u32> = self.block.assignable(reserved).take(count).collect();
-        if !taken.is_empty() {
-            // Both lists have the same order, so one comparison per ordinal is enough.
-            let mut next = taken.iter().peekable();
-            self.block
-                .unallocated
-                .retain(|ordinal| next.next_if_eq(&ordinal).is_none());
-            let index = self.find_or_add(attribute);
-            for ordinal in taken.iter() {
-                self.allocate(*ordinal, index);
-            }
+        let assigned: Vec<u32> = self.block.assignable(reserved).take(count).collect();
+        if assigned.is_empty() {
+            return assigned;
         }
-        taken
+
+        // Both lists have the same order, so one comparison per ordinal is enough.
+        let mut next_assigned = assigned.iter().peekable();
+        self.block
+            .unallocated
+            .retain(|ordinal| next_assigned.next_if_eq(&ordinal).is_none());
+        let index = self.find_or_add(attribute);
+        for ordinal in &assigned {
+            self.allocate(*ordinal, index);
+        }
+        assigned
     }
 
     /// Frees ordinals without a cooldown. They are appended to the free list in ascending order and lose their sequence
     /// numbers, and owner records that no ordinal uses are dropped. Returns the freed ordinals, without those that were
     /// already free.
     pub fn release(&mut self, ordinals: &[u32]) -> Vec<u32> {
-        let freed = self.taken(ordinals);
+        let freed = self.allocated_among(ordinals);
+        if freed.is_empty() {
+            return freed;
+        }
+
         for ordinal in &freed {
             self.block.allocations[*ordinal as usize] = None;
             self.block.unallocated.push(*ordinal);
-            self.block
-                .sequences
-                .retain(|(with_sequence, _)| with_sequence != ordinal);
+            self.block.sequences.retain(|(numbered, _)| numbered != ordinal);
         }
-        if !freed.is_empty() {
-            self.changed = true;
-            self.block.null_sequences = false;
-            self.compact();
-        }
+        self.block.null_sequences = false;
+        self.changed = true;
+        self.compact();
         freed
     }
 
     /// Frees ordinals as a release by handle or the end of a cooldown does: if `sequenceNumberForAllocation` is `null`,
     /// it stays `null`.
     pub fn release_by_handle(&mut self, ordinals: &[u32]) -> Vec<u32> {
-        let are_null = self.block.null_sequences;
+        let null_sequences = self.block.null_sequences;
         let freed = self.release(ordinals);
-        self.block.null_sequences = are_null;
+        self.block.null_sequences = null_sequences;
         freed
     }
 
@@ -251,27 +252,24 @@ impl BlockUpdate<'_> {
     }
 
     /// The allocated ordinals among `ordinals`, ascending and without duplicates.
-    pub(super) fn taken(&self, ordinals: &[u32]) -> Vec<u32> {
-        let mut taken: Vec<u32> = ordinals
-            .iter()
-            .copied()
-            .filter(|o| self.block.allocation(*o).is_some())
-            .collect();
-        taken.sort_unstable();
-        taken.dedup();
-        taken
+    pub(super) fn allocated_among(&self, ordinals: &[u32]) -> Vec<u32> {
+        let mut allocated = ordinals.to_vec();
+        allocated.retain(|ordinal| self.block.allocation(*ordinal).is_some());
+        allocated.sort_unstable();
+        allocated.dedup();
+        allocated
     }
 
     /// Points an ordinal to a record, with the number of this update.
     pub(super) fn allocate(&mut self, ordinal: u32, index: u32) {
         self.block.allocations[ordinal as usize] = Some(index);
         let number = self.block.sequence;
-        self.block.null_sequences = false;
         let sequences = &mut self.block.sequences;
-        match sequences.binary_search_by_key(&ordinal, |(o, _)| *o) {
-            Ok(at) => sequences[at].1 = number,
-            Err(at) => sequences.insert(at, (ordinal, number)),
+        match sequences.binary_search_by_key(&ordinal, |(numbered, _)| *numbered) {
+            Ok(position) => sequences[position].1 = number,
+            Err(position) => sequences.insert(position, (ordinal, number)),
         }
+        self.block.null_sequences = false;
         self.changed = true;
     }
 
@@ -291,8 +289,9 @@ impl BlockUpdate<'_> {
                 continue;
             };
             let record = record.to_attribute();
-            let is_alone = record.alternate.is_none() && record.released_at.is_none();
-            if is_alone && record.owner == attribute.owner {
+            let is_migrating = record.alternate.is_some();
+            let is_cooling = record.released_at.is_some();
+            if record.owner == attribute.owner && !is_migrating && !is_cooling {
                 return index as u32;
             }
         }
@@ -316,10 +315,12 @@ impl BlockUpdate<'_> {
         }
 
         let mut new_indexes: Vec<u32> = Vec::with_capacity(used.len());
-        let mut next = 0;
+        let mut used_before = 0;
         for is_used in &used {
-            new_indexes.push(next);
-            next += u32::from(*is_used);
+            new_indexes.push(used_before);
+            if *is_used {
+                used_before += 1;
+            }
         }
         for index in self.block.allocations.iter_mut().flatten() {
             *index = new_indexes[*index as usize];

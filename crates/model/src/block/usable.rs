@@ -12,25 +12,23 @@ use crate::attributes::WINDOWS_RESERVED_HANDLE;
 /// list. An ordinal that is missing in the free list and has no record gets the record of the ordinals that Windows
 /// reserves: its address is not free, but Calico treats the block as empty if no other address is in use.
 pub(super) fn by_free_list(json: &str, problems: &[BlockProblem]) -> Option<Vec<u8>> {
-    let is_of_free_list = |problem: &BlockProblem| {
-        matches!(
-            problem,
+    for problem in problems {
+        match problem {
             BlockProblem::FreeListAllocated { .. }
-                | BlockProblem::FreeListIncomplete { .. }
-                | BlockProblem::FreeListDuplicate { .. }
-                | BlockProblem::UnreferencedAttribute { .. }
-        )
-    };
-    if !problems.iter().all(is_of_free_list) {
-        return None;
+            | BlockProblem::FreeListIncomplete { .. }
+            | BlockProblem::FreeListDuplicate { .. }
+            | BlockProblem::UnreferencedAttribute { .. } => {}
+            _ => return None,
+        }
     }
 
-    let mut fields = fields(json)?;
+    let mut fields = unambiguous_fields(json)?;
     let mut records: Vec<&RawValue> = serde_json::from_str(fields.get("attributes")?.get()).ok()?;
     let mut allocations: Vec<Option<u64>> = serde_json::from_str(fields.get("allocations")?.get()).ok()?;
     let mut free: Vec<u32> = serde_json::from_str(fields.get("unallocated")?.get()).ok()?;
     let mut listed = HashSet::new();
     free.retain(|ordinal| listed.insert(*ordinal));
+    let reserved = to_raw_value(&json!({ "handle_id": WINDOWS_RESERVED_HANDLE })).ok()?;
 
     let reserved_record = records.len() as u64;
     for problem in problems {
@@ -42,7 +40,6 @@ pub(super) fn by_free_list(json: &str, problems: &[BlockProblem]) -> Option<Vec<
             _ => {}
         }
     }
-    let reserved = to_raw_value(&json!({ "handle_id": WINDOWS_RESERVED_HANDLE })).ok()?;
     records.push(&reserved);
 
     fields.insert("attributes".to_owned(), to_raw_value(&records).ok()?);
@@ -53,7 +50,7 @@ pub(super) fn by_free_list(json: &str, problems: &[BlockProblem]) -> Option<Vec<
 
 /// The fields of a block. `None` if names differ only in case: the last field counts, but the order of fields is lost
 /// here.
-fn fields(json: &str) -> Option<BTreeMap<String, Box<RawValue>>> {
+fn unambiguous_fields(json: &str) -> Option<BTreeMap<String, Box<RawValue>>> {
     let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(json).ok()?;
     let names: HashSet<String> = fields.keys().map(|name| name.to_ascii_lowercase()).collect();
     if names.len() < fields.len() {
@@ -73,21 +70,22 @@ pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Opt
         }
     }
 
-    let mut fields = fields(json)?;
+    let mut fields = unambiguous_fields(json)?;
     let records: Vec<&RawValue> = serde_json::from_str(fields.get("attributes")?.get()).ok()?;
-    let mut referenced: Vec<&RawValue> = Vec::new();
+    let mut referenced_records: Vec<&RawValue> = Vec::new();
     for (index, record) in (0u64..).zip(records) {
         if unreferenced.binary_search(&index).is_err() {
-            referenced.push(record);
+            referenced_records.push(record);
         }
     }
+
     let mut allocations: Vec<Option<u64>> = serde_json::from_str(fields.get("allocations")?.get()).ok()?;
     for index in allocations.iter_mut().flatten() {
         let removed_before = unreferenced.partition_point(|removed| *removed < *index);
         *index -= removed_before as u64;
     }
 
-    fields.insert("attributes".to_owned(), to_raw_value(&referenced).ok()?);
+    fields.insert("attributes".to_owned(), to_raw_value(&referenced_records).ok()?);
     fields.insert("allocations".to_owned(), to_raw_value(&allocations).ok()?);
     serde_json::to_vec(&fields).ok()
 }

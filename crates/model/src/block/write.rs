@@ -16,7 +16,8 @@ impl Serialize for Block {
         }
         map.serialize_entry("allocations", &self.allocations)?;
         map.serialize_entry("unallocated", &self.unallocated)?;
-        map.serialize_entry("attributes", &(!self.null_attributes).then_some(Records(self)))?;
+        let records = (!self.null_attributes).then_some(Records(self));
+        map.serialize_entry("attributes", &records)?;
         map.serialize_entry("sequenceNumber", &self.sequence)?;
         let sequences = (!self.null_sequences).then_some(Sequences(self));
         map.serialize_entry("sequenceNumberForAllocation", &sequences)?;

@@ -142,7 +142,7 @@ impl KubeControllersConfiguration {
             status: Option<Status>,
         }
         let Configuration { spec, status } = json::from_slice(json)?;
-        let of_spec = spec.unwrap_or_default().controllers.unwrap_or_default();
+        let spec_controllers = spec.unwrap_or_default().controllers.unwrap_or_default();
         let Status {
             running_config,
             environment_vars,
@@ -155,33 +155,35 @@ impl KubeControllersConfiguration {
         let mut defects = Vec::new();
         let periods = [
             ("status.runningConfig", running.as_ref()),
-            ("spec", Some(&of_spec)),
+            ("spec", Some(&spec_controllers)),
         ];
         let first_period = periods.into_iter().find_map(|(place, controllers)| {
             Some((place, controllers?.node.as_ref()?.leak_grace_period.as_ref()?))
         });
-        let leak_grace_period = first_period.and_then(|(place, text)| {
-            let period = parse_go_duration(text);
-            if period.is_none() {
+        let mut leak_grace_period = None;
+        if let Some((place, text)) = first_period {
+            leak_grace_period = parse_go_duration(text);
+            if leak_grace_period.is_none() {
                 let field = format!("{place}.controllers.node.leakGracePeriod");
                 defects.push(FieldDefect::new(&field, format!("{text:?} is not a duration")));
             }
-            period
-        });
+        }
 
-        let enabled = environment_vars
+        let enabled_names = environment_vars
             .as_ref()
             .and_then(|variables| variables.get(ENABLED));
-        let is_enabled = enabled.map(|list| list.split(',').any(|name| name == "loadbalancer"));
+        let is_enabled = enabled_names.map(|names| names.split(',').any(|name| name == "loadbalancer"));
         let runs = match &running {
             Some(running) => running.load_balancer.is_some(),
-            None => is_enabled.unwrap_or(of_spec.load_balancer.is_some()),
+            None => is_enabled.unwrap_or(spec_controllers.load_balancer.is_some()),
         };
-        let no_section = of_spec.load_balancer.is_none();
+        let no_section = spec_controllers.load_balancer.is_none();
         let by_environment = is_enabled == Some(true);
 
         let assigned_by_running = running.and_then(|running| running.load_balancer?.assign_ips);
-        let assigned_by_spec = of_spec.load_balancer.and_then(|section| section.assign_ips);
+        let assigned_by_spec = spec_controllers
+            .load_balancer
+            .and_then(|section| section.assign_ips);
         let assign_ips = if !runs {
             None
         } else if assigned_by_running.or(assigned_by_spec).as_deref() == Some("RequestedServicesOnly") {

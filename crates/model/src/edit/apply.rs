@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use super::current::{Current, is_absent, is_version};
+use super::current::{Current, check_absent, check_version};
 use super::error::{CHANGED, GONE, UNDECODABLE};
 use super::{Edit, EditError, HandleEdit, PoolEdit, block};
 use crate::affinity::Affinity;
@@ -27,23 +27,33 @@ pub fn apply<'a, 'e>(
     for (key, edits) in by_object(edits.into_iter().map(|edit| (edit.key(), edit))) {
         let stored = current(&key);
         if let Key::Block(_) = &key {
-            let block = block::changed(&key, &edits, stored, now)?;
+            let block = block::apply(&key, &edits, stored, now)?;
             changes.push((key, block));
             continue;
         }
 
         // Each edit goes on from the object as the edits before it have left it.
-        let mut changed = None;
+        let mut outcome = Outcome::Unchanged;
         for edit in edits {
-            if let Some(object) = changed_by(edit, &key, stored.as_ref(), changed.as_ref())? {
-                changed = Some(object);
+            match apply_edit(edit, &key, stored.as_ref(), &outcome)? {
+                Outcome::Unchanged => {}
+                next => outcome = next,
             }
         }
-        if let Some(object) = changed {
-            changes.push((key, object));
+        match outcome {
+            Outcome::Unchanged => {}
+            Outcome::Changed(object) => changes.push((key, Some(object))),
+            Outcome::Deleted => changes.push((key, None)),
         }
     }
     Ok(changes)
+}
+
+/// The result of edits to an object.
+enum Outcome {
+    Unchanged,
+    Changed(Object),
+    Deleted,
 }
 
 /// Groups items by object. Objects and items keep their order.
@@ -60,118 +70,144 @@ pub(super) fn by_object<T>(items: impl IntoIterator<Item = (Key, T)>) -> Vec<(Ke
     objects
 }
 
-/// Applies an edit to an object other than a block. `changed` is the result of earlier edits. Returns `Some(None)`
-/// to delete the object, and `None` to leave it unchanged.
-fn changed_by(
+/// Applies an edit to an object other than a block. `outcome` is that of the edits before it.
+fn apply_edit(
     edit: &Edit,
     key: &Key,
     stored: Option<&Current<'_>>,
-    changed: Option<&Option<Object>>,
-) -> Result<Option<Option<Object>>, EditError> {
-    let is_version = |version| is_version(key, stored.map(|s| s.revision), version);
-    let handle = || {
-        let current = || stored.map(|s| s.object.as_deref());
-        living_handle(
-            key,
-            changed.map_or_else(current, |changed| changed.as_ref().map(Some)),
-        )
-    };
+    outcome: &Outcome,
+) -> Result<Outcome, EditError> {
     match edit {
         // `block` applies these.
-        Edit::Block(..) => Ok(None),
+        Edit::Block(..) => Ok(Outcome::Unchanged),
         Edit::Create(_, object) => {
-            is_absent(key, stored)?;
-            Ok(Some(Some(object.as_ref().clone())))
+            check_absent(key, stored)?;
+            Ok(Outcome::Changed(object.as_ref().clone()))
         }
         Edit::Replace(_, version, object) => {
-            is_version(version)?;
-            Ok(Some(Some(object.as_ref().clone())))
+            check_version(key, stored, version)?;
+            Ok(Outcome::Changed(object.as_ref().clone()))
         }
         Edit::Delete(_, version) => {
-            is_version(version)?;
-            Ok(Some(None))
+            check_version(key, stored, version)?;
+            Ok(Outcome::Deleted)
         }
         Edit::Affinity(_, version, state) => {
-            is_version(version)?;
-            let Some(Object::Affinity(affinity)) = stored.and_then(|s| s.object.as_deref()) else {
-                return Err(EditError::of(key, UNDECODABLE));
+            check_version(key, stored, version)?;
+            let object = stored.and_then(|stored| stored.object.as_deref());
+            let Some(Object::Affinity(affinity)) = object else {
+                return Err(EditError::new(key, UNDECODABLE));
             };
-            let state = state.clone();
-            let is_unstated = false;
-            Ok(Some(Some(Object::Affinity(Affinity {
-                state,
-                is_unstated,
+            Ok(Outcome::Changed(Object::Affinity(Affinity {
+                state: state.clone(),
+                is_unstated: false,
                 ..affinity.clone()
-            }))))
+            })))
         }
-        Edit::Pool(_, PoolEdit::SetDisabled(planned, disabled)) => {
+        Edit::Pool(_, edit) => apply_pool_edit(edit, key, stored),
+        Edit::Handle(id, edit) => apply_handle_edit(edit, id, key, stored, outcome),
+    }
+}
+
+fn apply_pool_edit(edit: &PoolEdit, key: &Key, stored: Option<&Current<'_>>) -> Result<Outcome, EditError> {
+    match edit {
+        PoolEdit::SetDisabled(planned, disabled) => {
             let mut pool = as_planned(key, stored, planned)?;
             pool.set_disabled(*disabled);
-            Ok(Some(Some(Object::Pool(pool))))
+            Ok(Outcome::Changed(Object::Pool(pool)))
         }
-        Edit::Pool(_, PoolEdit::Delete(planned)) => {
-            may_be_deleted(key, &as_planned(key, stored, planned)?)?;
-            Ok(Some(None))
+        PoolEdit::Delete(planned) => {
+            let pool = as_planned(key, stored, planned)?;
+            check_deletable(key, &pool)?;
+            Ok(Outcome::Deleted)
         }
-        Edit::Handle(_, HandleEdit::Counts(version, counts)) => {
-            is_version(version)?;
-            let mut handle = handle()?.ok_or_else(|| EditError::of(key, GONE))?;
-            for (block, count) in counts.iter() {
+    }
+}
+
+fn apply_handle_edit(
+    edit: &HandleEdit,
+    id: &str,
+    key: &Key,
+    stored: Option<&Current<'_>>,
+    outcome: &Outcome,
+) -> Result<Outcome, EditError> {
+    let mut handle;
+    match edit {
+        HandleEdit::Counts(version, counts) => {
+            check_version(key, stored, version)?;
+            handle = edited_handle(key, stored, outcome)?.ok_or_else(|| EditError::new(key, GONE))?;
+            for (block, count) in counts {
                 handle.set_count(*block, *count);
             }
-            Ok(Some(unless_empty(handle)))
         }
-        Edit::Handle(_, HandleEdit::Decrement(block, by)) => {
-            // A handle that counts fewer addresses is already wrong, and must not get worse.
-            let Some(mut handle) = handle()?.filter(|handle| handle.count(*block) >= *by) else {
-                return Ok(None);
+        HandleEdit::Decrement(block, by) => {
+            let Some(found) = edited_handle(key, stored, outcome)? else {
+                return Ok(Outcome::Unchanged);
             };
-            handle.set_count(*block, handle.count(*block).saturating_sub(*by));
-            Ok(Some(unless_empty(handle)))
+            handle = found;
+            let count = handle.count(*block);
+            // A handle that counts fewer addresses is already wrong, and must not get worse.
+            if count < *by {
+                return Ok(Outcome::Unchanged);
+            }
+            handle.set_count(*block, count.saturating_sub(*by));
         }
-        Edit::Handle(id, HandleEdit::Increment(block, by)) => {
-            let mut handle = handle()?.unwrap_or_else(|| Handle::new(id));
+        HandleEdit::Increment(block, by) => {
+            handle = edited_handle(key, stored, outcome)?.unwrap_or_else(|| Handle::new(id));
             handle.set_count(*block, handle.count(*block).saturating_add(*by));
-            Ok(Some(unless_empty(handle)))
         }
     }
-}
 
-/// The handle under `key`; `None` if it is missing or marked as deleted.
-fn living_handle(key: &Key, current: Option<Option<&Object>>) -> Result<Option<Handle>, EditError> {
-    match current {
-        None => Ok(None),
-        Some(Some(Object::Handle(handle))) => Ok(Some(handle.clone()).filter(|h| !h.is_deleted())),
-        Some(_) => Err(EditError::of(key, UNDECODABLE)),
+    // Like Calico, deletes a handle without counts (facts 3.8).
+    if handle.blocks().next().is_none() {
+        return Ok(Outcome::Deleted);
     }
+    Ok(Outcome::Changed(Object::Handle(handle)))
 }
 
-/// Like Calico, deletes a handle without counts (facts 3.8).
-fn unless_empty(handle: Handle) -> Option<Object> {
-    let is_empty = handle.blocks().next().is_none();
-    (!is_empty).then_some(Object::Handle(handle))
+/// The handle under `key` after the edits with this outcome; `None` if it is missing or marked as deleted.
+fn edited_handle(
+    key: &Key,
+    stored: Option<&Current<'_>>,
+    outcome: &Outcome,
+) -> Result<Option<Handle>, EditError> {
+    let object = match (outcome, stored) {
+        (Outcome::Deleted, _) | (Outcome::Unchanged, None) => return Ok(None),
+        (Outcome::Changed(object), _) => Some(object),
+        (Outcome::Unchanged, Some(stored)) => stored.object.as_deref(),
+    };
+    let Some(Object::Handle(handle)) = object else {
+        return Err(EditError::new(key, UNDECODABLE));
+    };
+    if handle.is_deleted() {
+        return Ok(None);
+    }
+    Ok(Some(handle.clone()))
 }
 
 /// The current pool, if its `spec` is the planned one.
 fn as_planned(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<Document, EditError> {
     let Some(stored) = stored else {
-        return Err(EditError::of(key, GONE));
+        return Err(EditError::new(key, GONE));
     };
     let Some(Object::Pool(pool)) = stored.object.as_deref() else {
-        return Err(EditError::of(key, UNDECODABLE));
+        return Err(EditError::new(key, UNDECODABLE));
     };
     if pool.spec() != planned.spec() {
-        return Err(EditError::of(key, CHANGED));
+        return Err(EditError::new(key, CHANGED));
     }
     Ok(pool.clone())
 }
 
-fn may_be_deleted(key: &Key, pool: &Document) -> Result<(), EditError> {
-    match pool.finalizers().first() {
-        Some(finalizer) => Err(EditError::of(key, format_args!("has the finalizer {finalizer}"))),
-        None if pool.is_being_deleted() => Err(EditError::of(key, "is being deleted by others")),
-        None => Ok(()),
+/// Checks that the pool would disappear at once, and that nobody else deletes it.
+fn check_deletable(key: &Key, pool: &Document) -> Result<(), EditError> {
+    if let Some(finalizer) = pool.finalizers().first() {
+        return Err(EditError::new(key, format_args!("has the finalizer {finalizer}")));
     }
+    if pool.is_being_deleted() {
+        return Err(EditError::new(key, "is being deleted by others"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::current::{Current, is_absent, is_version};
+use super::current::{Current, check_absent, check_version};
 use super::{AllocationGuard, BlockEdit, Edit, EditError};
 use crate::block::{AssignError, Block, BlockContent, BlockUpdate};
 use crate::cidr::address_at;
@@ -15,59 +15,66 @@ use crate::writable::Object;
 const UNUSABLE: &str = "is gone or cannot be decoded";
 
 /// Applies edits to a block; the result is `None` if they delete it.
-pub(super) fn changed(
+pub(super) fn apply(
     key: &Key,
     edits: &[&Edit],
     stored: Option<Current<'_>>,
     now: Timestamp,
 ) -> Result<Option<Object>, EditError> {
-    let is_read = |version| is_version(key, stored.as_ref().map(|stored| stored.revision), version);
-    let sound_block = |object: &Object| match object {
-        Object::Block(BlockContent::Sound(block)) => Ok(block.as_ref().clone()),
-        _ => Err(EditError::of(key, UNUSABLE)),
-    };
-    let (block, further) = match edits {
-        [Edit::Delete(_, version)] => return is_read(version).map(|()| None),
-        [Edit::Create(_, object), further @ ..] => {
-            is_absent(key, stored.as_ref())?;
-            (sound_block(object)?, further)
+    let (block, later_edits) = match edits {
+        [Edit::Delete(_, version)] => {
+            check_version(key, stored.as_ref(), version)?;
+            return Ok(None);
         }
-        [Edit::Replace(_, version, object), further @ ..] => {
-            is_read(version)?;
-            (sound_block(object)?, further)
+        [Edit::Create(_, object), later_edits @ ..] => {
+            check_absent(key, stored.as_ref())?;
+            (sound_block(key, object)?, later_edits)
         }
-        edits => (living(key, stored)?, edits),
+        [Edit::Replace(_, version, object), later_edits @ ..] => {
+            check_version(key, stored.as_ref(), version)?;
+            (sound_block(key, object)?, later_edits)
+        }
+        edits => (stored_block(key, stored)?, edits),
     };
 
     let mut block_edits: Vec<&BlockEdit> = Vec::new();
-    for edit in further {
+    for edit in later_edits {
         let Edit::Block(_, edit) = edit else {
-            return Err(EditError::of(
+            return Err(EditError::new(
                 key,
                 "cannot be created, replaced or deleted after other edits",
             ));
         };
         block_edits.push(edit);
     }
-    edited(key, &block_edits, block, now)
+    apply_block_edits(key, &block_edits, block, now)
 }
 
-/// Returns the stored block; fails if there is none, or if it is being deleted.
-fn living(key: &Key, stored: Option<Current<'_>>) -> Result<Block, EditError> {
-    let undecodable = || EditError::of(key, UNUSABLE);
-    let Current { object, .. } = stored.ok_or_else(undecodable)?;
-    let Some(Object::Block(content)) = object.map(Cow::into_owned) else {
-        return Err(undecodable());
-    };
-    match content.into_usable() {
-        Ok(block) if block.is_deleted() => Err(EditError::of(key, "is being deleted")),
-        Ok(block) => Ok(*block),
-        Err(_) => Err(undecodable()),
+/// Returns the block that an edit writes.
+fn sound_block(key: &Key, object: &Object) -> Result<Block, EditError> {
+    match object {
+        Object::Block(BlockContent::Sound(block)) => Ok(block.as_ref().clone()),
+        _ => Err(EditError::new(key, UNUSABLE)),
     }
 }
 
+/// Returns the stored block; fails if there is none, or if it is being deleted.
+fn stored_block(key: &Key, stored: Option<Current<'_>>) -> Result<Block, EditError> {
+    let object = stored.and_then(|stored| stored.object);
+    let Some(Object::Block(content)) = object.map(Cow::into_owned) else {
+        return Err(EditError::new(key, UNUSABLE));
+    };
+    let Ok(block) = content.into_usable() else {
+        return Err(EditError::new(key, UNUSABLE));
+    };
+    if block.is_deleted() {
+        return Err(EditError::new(key, "is being deleted"));
+    }
+    Ok(*block)
+}
+
 /// Applies the edits as one update: the sequence number rises once.
-fn edited(
+fn apply_block_edits(
     key: &Key,
     edits: &[&BlockEdit],
     mut block: Block,
@@ -76,21 +83,22 @@ fn edited(
     if edits.is_empty() {
         return Ok(Some(Object::from(block)));
     }
-    let (rewritten, others): (Vec<&BlockEdit>, Vec<&BlockEdit>) = edits
+    let (record_edits, other_edits): (Vec<&BlockEdit>, Vec<&BlockEdit>) = edits
         .iter()
         .partition(|edit| matches!(edit, BlockEdit::Record { .. }));
     block.update(|update| {
         // Records are edited before the release, which also frees addresses whose cooldown is over. An address that is
         // in use although it is cooling down would be freed if it did not get its new record first.
-        for edit in rewritten {
+        for edit in record_edits {
             edit_block(key, edit, update, now)?;
         }
         release(key, edits, update, now)?;
-        for edit in others {
+        for edit in other_edits {
             edit_block(key, edit, update, now)?;
         }
         Ok::<(), EditError>(())
     })?;
+
     if is_drained(&block, edits) {
         return Ok(None);
     }
@@ -99,13 +107,13 @@ fn edited(
 
 /// True if the edits leave a block without an owner and without addresses, which has to be deleted (facts 3.9, 3.12).
 fn is_drained(block: &Block, edits: &[&BlockEdit]) -> bool {
-    let gives_up = |edit: &&BlockEdit| {
+    let releases_or_gives_up = edits.iter().any(|edit| {
         matches!(
             edit,
             BlockEdit::Release { .. } | BlockEdit::Owner { .. } | BlockEdit::GiveUp(_)
         )
-    };
-    block.owner().is_none() && block.is_empty() && edits.iter().any(gives_up)
+    });
+    releases_or_gives_up && block.owner().is_none() && block.is_empty()
 }
 
 /// Frees the addresses of all edits together, as one Calico call does: they share one record while cooling down, and
@@ -117,23 +125,24 @@ fn release(
     now: Timestamp,
 ) -> Result<(), EditError> {
     let mut ordinals = Vec::new();
-    let mut longest = 0;
+    let mut longest_cooldown = 0;
     for edit in edits {
         let BlockEdit::Release { held, cooldown } = edit else {
             continue;
         };
-        held.iter()
-            .try_for_each(|held| is_held(key, block.block(), held))?;
-        ordinals.extend(held.iter().map(|held| held.ordinal));
-        longest = longest.max(*cooldown);
+        for guard in held {
+            check_unchanged(key, block.block(), guard)?;
+            ordinals.push(guard.ordinal);
+        }
+        longest_cooldown = longest_cooldown.max(*cooldown);
     }
 
     if ordinals.is_empty() {
         return Ok(());
     }
-    if longest > 0 {
+    if longest_cooldown > 0 {
         block.cool(&ordinals, now);
-        block.collect_cooled(now, SignedDuration::from_secs(longest));
+        block.collect_cooled(now, SignedDuration::from_secs(longest_cooldown));
     } else {
         block.release(&ordinals);
     }
@@ -147,7 +156,7 @@ fn edit_block(
     block: &mut BlockUpdate<'_>,
     now: Timestamp,
 ) -> Result<(), EditError> {
-    let ordinal_error = |error: AssignError| EditError::within(key, error);
+    let ordinal_error = |error: AssignError| EditError::in_part(key, error);
     match edit {
         // `release` applies these for all edits together.
         BlockEdit::Release { .. } => {}
@@ -160,7 +169,7 @@ fn edit_block(
             }
         }
         BlockEdit::Record { held, record } => {
-            is_held(key, block.block(), held)?;
+            check_unchanged(key, block.block(), held)?;
             block.set_attribute(held.ordinal, record).map_err(ordinal_error)?;
         }
         BlockEdit::Owner { from, to } => {
@@ -178,7 +187,7 @@ fn edit_block(
                 return Err(EditError::another_owner(key));
             }
             if !block.block().is_empty() {
-                return Err(EditError::of(key, "holds addresses"));
+                return Err(EditError::new(key, "holds addresses"));
             }
             block.clear_owner();
         }
@@ -188,21 +197,21 @@ fn edit_block(
 }
 
 /// Checks that the address still has the record and sequence number from the plan.
-fn is_held(key: &Key, block: &Block, held: &AllocationGuard) -> Result<(), EditError> {
-    let Some(found) = block.allocation(held.ordinal) else {
-        let address = address_at(block.cidr(), held.ordinal);
-        return Err(EditError::within(key, format_args!("{address} is already free")));
+fn check_unchanged(key: &Key, block: &Block, planned: &AllocationGuard) -> Result<(), EditError> {
+    let Some(current) = block.allocation(planned.ordinal) else {
+        let address = address_at(block.cidr(), planned.ordinal);
+        return Err(EditError::in_part(key, format_args!("{address} is already free")));
     };
-    if found.sequence != held.sequence || !found.attribute.is_same(held.record.as_ref()) {
-        let event = if found.attribute.is_cooling() {
-            "released"
-        } else {
-            "reassigned"
-        };
-        let what = format!("{} has been {event} since it was read", found.address);
-        return Err(EditError::within(key, what));
+    if current.sequence == planned.sequence && current.attribute.is_same(planned.record.as_ref()) {
+        return Ok(());
     }
-    Ok(())
+    let event = if current.attribute.is_cooling() {
+        "released"
+    } else {
+        "reassigned"
+    };
+    let problem = format!("{} has been {event} since it was read", current.address);
+    Err(EditError::in_part(key, problem))
 }
 
 #[cfg(test)]
@@ -251,7 +260,7 @@ mod tests {
         let over = "2026-05-01T10:01:01Z".parse().unwrap();
 
         let key = Key::Block(cidr);
-        let changed = changed(&key, &edits.iter().collect::<Vec<_>>(), Some(stored), over).unwrap();
+        let changed = apply(&key, &edits.iter().collect::<Vec<_>>(), Some(stored), over).unwrap();
         let Some(Object::Block(BlockContent::Sound(after))) = changed else {
             panic!("no block")
         };

@@ -17,14 +17,23 @@ pub struct Current<'a> {
 }
 
 /// Checks that the object is still the version that was read.
-pub(super) fn is_version(key: &Key, stored: Option<&Revision>, version: &Revision) -> Result<(), EditError> {
-    match stored {
-        Some(stored) if stored.to_string() == version.to_string() => Ok(()),
-        Some(_) => Err(EditError::of(key, CHANGED)),
-        None => Err(EditError::of(key, GONE)),
+pub(super) fn check_version(
+    key: &Key,
+    stored: Option<&Current<'_>>,
+    version: &Revision,
+) -> Result<(), EditError> {
+    let Some(stored) = stored else {
+        return Err(EditError::new(key, GONE));
+    };
+    if stored.revision.to_string() != version.to_string() {
+        return Err(EditError::new(key, CHANGED));
     }
+    Ok(())
 }
 
-pub(super) fn is_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), EditError> {
-    stored.map_or(Ok(()), |_| Err(EditError::of(key, "already exists")))
+pub(super) fn check_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), EditError> {
+    if stored.is_some() {
+        return Err(EditError::new(key, "already exists"));
+    }
+    Ok(())
 }

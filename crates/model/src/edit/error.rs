@@ -15,13 +15,13 @@ pub struct EditError(String);
 
 impl EditError {
     /// An error like `block 10.244.1.0/26 is gone`.
-    pub(super) fn of(key: &Key, what: impl Display) -> Self {
-        Self(format!("{} {what}", key.named()))
+    pub(super) fn new(key: &Key, problem: impl Display) -> Self {
+        Self(format!("{} {problem}", key.named()))
     }
 
     /// An error in a part of the object.
-    pub(super) fn within(key: &Key, what: impl Display) -> Self {
-        Self(format!("{}: {what}", key.named()))
+    pub(super) fn in_part(key: &Key, problem: impl Display) -> Self {
+        Self(format!("{}: {problem}", key.named()))
     }
 
     pub(super) fn another_owner(key: &Key) -> Self {

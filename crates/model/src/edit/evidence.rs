@@ -1,6 +1,7 @@
 //! Preconditions of a write.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
 
@@ -57,16 +58,22 @@ impl Evidence {
             }
             places
         });
-        let of_key = places.entry(ground.0.clone()).or_default();
-        if of_key.iter().all(|place| self.list[*place].1 != ground.1) {
-            of_key.push(self.list.len());
-            self.list.push(ground);
+        let (key, precondition) = ground;
+        let places_of_key = places.entry(key.clone()).or_default();
+        let is_required = places_of_key
+            .iter()
+            .any(|place| self.list[*place].1 == precondition);
+        if !is_required {
+            places_of_key.push(self.list.len());
+            self.list.push((key, precondition));
         }
     }
 
     /// The preconditions, which can be replaced.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Key, &mut Precondition)> {
-        self.list.iter_mut().map(|(key, expect)| (&*key, expect))
+        self.list
+            .iter_mut()
+            .map(|(key, precondition)| (&*key, precondition))
     }
 
     /// Frees memory that only further preconditions would need.
@@ -99,8 +106,8 @@ impl FromIterator<(Key, Precondition)> for Evidence {
 }
 
 impl Extend<(Key, Precondition)> for Evidence {
-    fn extend<I: IntoIterator<Item = (Key, Precondition)>>(&mut self, more: I) {
-        for ground in more {
+    fn extend<I: IntoIterator<Item = (Key, Precondition)>>(&mut self, grounds: I) {
+        for ground in grounds {
             self.require(ground);
         }
     }
@@ -170,7 +177,8 @@ impl User {
     fn may_use_the_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Pod(pod), Self::Pod(other)) => {
-                pod.addresses().any(|used| other.addresses().any(|a| a == used))
+                let others: Vec<IpAddr> = other.addresses().collect();
+                pod.addresses().any(|address| others.contains(&address))
             }
             _ => true,
         }
@@ -180,29 +188,33 @@ impl User {
 impl Condition {
     /// True if the object that was read meets the condition.
     pub fn holds(&self, found: Found<'_>) -> bool {
-        match (self, found) {
-            (Self::SameUser(uid, user), _) => {
-                return matches!(found, Found::User(id, now) if id == uid && user.is_equivalent_to(now));
-            }
-            (Self::StillThere(_), Found::Nothing) => return false,
-            (Self::StillThere(Some((uid, user))), Found::User(id, now)) => {
-                return id == uid || user.may_use_the_same(now);
-            }
-            (Self::StillThere(_), _) => return true,
-            _ => {}
-        }
-        let block = match found {
-            Found::Nothing => None,
-            Found::Object(Object::Block(BlockContent::Sound(block))) => {
-                Some(block).filter(|b| !b.is_deleted())
-            }
-            _ => return false,
-        };
         match self {
-            Self::OwnedSince(owner, since) => block
-                .is_some_and(|block| block.owner() == Some(owner) && block.claim_time() == since.as_deref()),
-            Self::NotOwnedBy(owner) => block.is_none_or(|block| block.owner() != Some(owner)),
-            Self::SameUser(..) | Self::StillThere(_) => false,
+            Self::OwnedSince(owner, claim_time) => match found {
+                Found::Object(Object::Block(BlockContent::Sound(block))) => {
+                    !block.is_deleted()
+                        && block.owner() == Some(owner)
+                        && block.claim_time() == claim_time.as_deref()
+                }
+                _ => false,
+            },
+            Self::NotOwnedBy(owner) => match found {
+                Found::Nothing => true,
+                Found::Object(Object::Block(BlockContent::Sound(block))) => {
+                    block.is_deleted() || block.owner() != Some(owner)
+                }
+                _ => false,
+            },
+            Self::SameUser(uid, user) => match found {
+                Found::User(found_uid, found_user) => found_uid == uid && user.is_equivalent_to(found_user),
+                _ => false,
+            },
+            Self::StillThere(expected) => match (found, expected) {
+                (Found::Nothing, _) => false,
+                (Found::User(found_uid, found_user), Some((uid, user))) => {
+                    found_uid == uid || user.may_use_the_same(found_user)
+                }
+                _ => true,
+            },
         }
     }
 }

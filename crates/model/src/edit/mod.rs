@@ -91,25 +91,28 @@ impl Step {
     /// transactions: first those that a part names before its block (handles whose count rises, affinities for new
     /// blocks), next the block, once for all parts, and last all other objects.
     pub fn by_object(&self) -> Vec<(Key, Vec<(usize, usize)>)> {
-        let is_block = |edit: &Edit| edit.block().is_some();
-        let mut edits: Vec<(u8, usize, usize)> = Vec::new();
-        for (index, part) in self.parts.iter().enumerate() {
-            let block = part.edits.iter().position(is_block);
-            for (number, edit) in part.edits.iter().enumerate() {
-                let phase = match block {
-                    Some(block) if number < block => 0,
-                    _ if is_block(edit) => 1,
-                    _ => 2,
-                };
-                edits.push((phase, index, number));
+        let mut before_blocks: Vec<(usize, usize)> = Vec::new();
+        let mut of_blocks: Vec<(usize, usize)> = Vec::new();
+        let mut others: Vec<(usize, usize)> = Vec::new();
+        for (part_index, part) in self.parts.iter().enumerate() {
+            let first_of_block = part.edits.iter().position(|edit| edit.block().is_some());
+            for (edit_index, edit) in part.edits.iter().enumerate() {
+                let indices = (part_index, edit_index);
+                if edit.block().is_some() {
+                    of_blocks.push(indices);
+                } else if first_of_block.is_some_and(|first| edit_index < first) {
+                    before_blocks.push(indices);
+                } else {
+                    others.push(indices);
+                }
             }
         }
-        // The sort is stable: parts and edits keep their order within a phase.
-        edits.sort_by_key(|(phase, ..)| *phase);
 
-        let key =
-            |(_, part, number): (u8, usize, usize)| (self.parts[part].edits[number].key(), (part, number));
-        apply::by_object(edits.into_iter().map(key))
+        let in_write_order = before_blocks.into_iter().chain(of_blocks).chain(others);
+        apply::by_object(in_write_order.map(|(part_index, edit_index)| {
+            let key = self.parts[part_index].edits[edit_index].key();
+            (key, (part_index, edit_index))
+        }))
     }
 
     /// The evidence that must hold for every part.
@@ -138,16 +141,19 @@ impl Step {
 /// none.
 pub fn cooling<'e>(edits: impl Iterator<Item = &'e Edit>) -> Option<(usize, i64)> {
     let mut addresses = 0;
-    let mut longest = 0;
+    let mut longest_cooldown = 0;
     for edit in edits {
         if let Edit::Block(_, BlockEdit::Release { held, cooldown }) = edit
             && *cooldown > 0
         {
             addresses += held.len();
-            longest = longest.max(*cooldown);
+            longest_cooldown = longest_cooldown.max(*cooldown);
         }
     }
-    (longest > 0).then_some((addresses, longest))
+    if longest_cooldown == 0 {
+        return None;
+    }
+    Some((addresses, longest_cooldown))
 }
 
 impl Part {
@@ -172,9 +178,17 @@ impl Part {
 
     /// True if the part frees addresses and does not change their block in other ways.
     pub fn releases(&self) -> bool {
-        let frees = |edit: &Edit| matches!(edit, Edit::Block(_, BlockEdit::Release { .. }));
-        let mut of_block = self.edits.iter().filter(|edit| edit.block().is_some());
-        of_block.next().is_some_and(frees) && of_block.all(frees)
+        let mut frees_addresses = false;
+        for edit in &self.edits {
+            if edit.block().is_none() {
+                continue;
+            }
+            if !matches!(edit, Edit::Block(_, BlockEdit::Release { .. })) {
+                return false;
+            }
+            frees_addresses = true;
+        }
+        frees_addresses
     }
 }
 
@@ -210,16 +224,10 @@ pub struct AllocationGuard {
 impl AllocationGuard {
     /// Makes the guard that finds the allocation unchanged.
     pub fn new(allocation: &Allocation<'_>) -> Self {
-        let Allocation {
-            ordinal,
-            attribute,
-            sequence,
-            ..
-        } = *allocation;
         Self {
-            ordinal,
-            record: attribute.to_packed(),
-            sequence,
+            ordinal: allocation.ordinal,
+            record: allocation.attribute.to_packed(),
+            sequence: allocation.sequence,
         }
     }
 }

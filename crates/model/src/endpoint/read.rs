@@ -3,7 +3,7 @@
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
 use crate::DecodeError;
-use crate::json::{Array, Fields, Items, Object, Str, is, read_object};
+use crate::json::{Array, Fields, Items, Object, Str, is_field, read_object};
 
 /// Reads the fields that matter to IPAM.
 pub(super) fn read(json: &[u8]) -> Result<RawEndpoint<'_>, DecodeError> {
@@ -24,9 +24,9 @@ pub(super) struct RawEndpoint<'de> {
 impl<'de> Fields<'de> for RawEndpoint<'de> {
     /// Reads the metadata and the specification of an endpoint.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        if is(name, "metadata") {
+        if is_field(name, "metadata") {
             map.next_value_seed(Object(&mut self.metadata))?;
-        } else if is(name, "spec") {
+        } else if is_field(name, "spec") {
             map.next_value_seed(Object(&mut self.spec))?;
         } else {
             map.next_value::<IgnoredAny>()?;
@@ -43,7 +43,7 @@ pub(super) struct RawMetadata<'de> {
 impl<'de> Fields<'de> for RawMetadata<'de> {
     /// Reads the time of the creation.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        if is(name, "creationTimestamp") {
+        if is_field(name, "creationTimestamp") {
             self.created = map.next_value()?;
         } else {
             map.next_value::<IgnoredAny>()?;
@@ -66,19 +66,19 @@ pub(super) struct RawSpec<'de> {
 impl<'de> Fields<'de> for RawSpec<'de> {
     /// Reads a field of the specification.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        if is(name, "node") {
+        if is_field(name, "node") {
             self.node = map.next_value()?;
-        } else if is(name, "orchestrator") {
+        } else if is_field(name, "orchestrator") {
             self.orchestrator = map.next_value()?;
-        } else if is(name, "pod") {
+        } else if is_field(name, "pod") {
             self.pod = map.next_value()?;
-        } else if is(name, "endpoint") {
+        } else if is_field(name, "endpoint") {
             self.endpoint = map.next_value()?;
-        } else if is(name, "containerID") {
+        } else if is_field(name, "containerID") {
             self.container_id = map.next_value()?;
-        } else if is(name, "workload") {
+        } else if is_field(name, "workload") {
             self.workload = map.next_value()?;
-        } else if is(name, "ipNetworks") {
+        } else if is_field(name, "ipNetworks") {
             self.networks = Networks::default();
             map.next_value_seed(Array(&mut self.networks))?;
         } else {
@@ -98,13 +98,14 @@ pub(super) struct Networks<'de> {
 impl<'de> Items<'de> for Networks<'de> {
     /// Reads the next network. The first one is kept without a list.
     fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
-        let item = seq.next_element::<Option<Str<'de>>>()?;
-        let more = item.is_some();
+        let Some(network) = seq.next_element::<Option<Str<'de>>>()? else {
+            return Ok(false);
+        };
         if self.first.is_none() {
-            self.first = item.flatten();
+            self.first = network;
         } else {
-            self.others.extend(item.flatten());
+            self.others.extend(network);
         }
-        Ok(more)
+        Ok(true)
     }
 }

@@ -43,69 +43,70 @@ pub(crate) type Result<T> = std::result::Result<T, Unusual>;
 /// A reader of one plain document.
 pub(crate) struct Plain<'de> {
     text: &'de str,
-    at: usize,
+    position: usize,
     /// The quotes from the current position on, two for each string, in order.
     quotes: Quotes<'de>,
     depth: u32,
 }
 
 /// Reads a whole document. [`Unusual`] if it has something that needs the general reader.
-pub(crate) fn document<'de, T>(
+pub(crate) fn read_document<'de, T>(
     bytes: &'de [u8],
     read: impl FnOnce(&mut Plain<'de>) -> Result<T>,
 ) -> Result<T> {
     let text = simdutf8::basic::from_utf8(bytes).map_err(|_| Unusual)?;
     let mut reader = Plain {
         text,
-        at: 0,
+        position: 0,
         quotes: Quotes::of(text.as_bytes()),
         depth: 0,
     };
     let value = read(&mut reader)?;
+
     reader.skip_blanks();
-    if reader.at == bytes.len() {
-        Ok(value)
-    } else {
-        Err(Unusual)
+    if reader.position != bytes.len() {
+        return Err(Unusual);
     }
+    Ok(value)
 }
 
 impl<'de> Plain<'de> {
     fn skip_blanks(&mut self) {
-        while self.text.as_bytes().get(self.at) == Some(&b' ') {
-            self.at += 1;
+        while self.text.as_bytes().get(self.position) == Some(&b' ') {
+            self.position += 1;
         }
     }
 
     /// The next byte that is not blank.
     #[inline]
     fn peek(&mut self) -> Result<u8> {
-        if self.text.as_bytes().get(self.at) == Some(&b' ') {
+        if self.text.as_bytes().get(self.position) == Some(&b' ') {
             self.skip_blanks();
         }
-        self.text.as_bytes().get(self.at).copied().ok_or(Unusual)
+        self.text.as_bytes().get(self.position).copied().ok_or(Unusual)
     }
 
     /// Reads a byte that must be next.
     #[inline]
-    fn take(&mut self, byte: u8) -> Result<()> {
-        if self.text.as_bytes().get(self.at) != Some(&byte) && self.peek()? != byte {
+    fn expect_byte(&mut self, byte: u8) -> Result<()> {
+        if self.text.as_bytes().get(self.position) != Some(&byte) && self.peek()? != byte {
             return Err(Unusual);
         }
-        self.at += 1;
+        self.position += 1;
         Ok(())
     }
 
-    fn literal(&mut self, literal: &str) -> Result<()> {
-        if !self.text.as_bytes()[self.at..].starts_with(literal.as_bytes()) {
+    /// Reads a word that must be next, such as `true`.
+    fn expect_literal(&mut self, literal: &str) -> Result<()> {
+        if !self.text.as_bytes()[self.position..].starts_with(literal.as_bytes()) {
             return Err(Unusual);
         }
-        self.at += literal.len();
+        self.position += literal.len();
         Ok(())
     }
 
     #[inline]
-    fn string(&mut self) -> Result<&'de str> {
+    fn read_string(&mut self) -> Result<&'de str> {
         let (start, end) = self.skip_string()?;
         self.text.get(start..end).ok_or(Unusual)
     }
@@ -114,28 +115,28 @@ impl<'de> Plain<'de> {
     #[inline]
     fn skip_string(&mut self) -> Result<(usize, usize)> {
         let (open, close) = self.quotes.pair()?;
-        if open != self.at {
+        if open != self.position {
             self.skip_blanks();
-            if open != self.at {
+            if open != self.position {
                 return Err(Unusual);
             }
         }
-        self.at = close + 1;
+        self.position = close + 1;
         Ok((open + 1, close))
     }
 
     /// Reads the name of a field and the colon after it.
     #[inline]
-    fn name(&mut self) -> Result<&'de str> {
-        let name = self.string()?;
-        self.take(b':')?;
+    fn read_name(&mut self) -> Result<&'de str> {
+        let name = self.read_string()?;
+        self.expect_byte(b':')?;
         Ok(name)
     }
 
     /// Reads the digits of a whole number. Returns their count, and the number if there are at most 19.
     #[inline]
-    fn digits(&mut self) -> Result<(usize, u64)> {
-        let rest = self.text.as_bytes().get(self.at..).ok_or(Unusual)?;
+    fn read_digits(&mut self) -> Result<(usize, u64)> {
+        let rest = self.text.as_bytes().get(self.position..).ok_or(Unusual)?;
         let mut len = 0;
         let mut number = 0u64;
         for byte in rest.iter().take_while(|byte| byte.is_ascii_digit()) {
@@ -146,75 +147,79 @@ impl<'de> Plain<'de> {
         if !is_whole || len == 0 || (len > 1 && rest[0] == b'0') {
             return Err(Unusual);
         }
-        self.at += len;
+        self.position += len;
         Ok((len, number))
     }
 
     /// Reads the digits of a number that fits in a `u64`.
     #[inline]
-    fn magnitude(&mut self) -> Result<u64> {
-        let (len, magnitude) = self.digits()?;
+    fn read_magnitude(&mut self) -> Result<u64> {
+        let (len, magnitude) = self.read_digits()?;
         if len <= SAFE_DIGITS {
             return Ok(magnitude);
         }
-        self.text[self.at - len..self.at].parse().map_err(|_| Unusual)
+        self.text[self.position - len..self.position]
+            .parse()
+            .map_err(|_| Unusual)
     }
 
     /// Reads a minus sign and the digits after it.
-    fn negative(&mut self) -> Result<i64> {
-        self.at += 1;
+    fn read_negative(&mut self) -> Result<i64> {
+        self.position += 1;
+        let magnitude = i64::try_from(self.read_magnitude()?).map_err(|_| Unusual)?;
         // The general reader reads `-0` as a floating-point number.
-        let magnitude = i64::try_from(self.magnitude()?).ok().filter(|number| *number > 0);
-        magnitude.map(|number| -number).ok_or(Unusual)
+        if magnitude == 0 {
+            return Err(Unusual);
+        }
+        Ok(-magnitude)
     }
 
     /// Enters an object or array.
     fn enter(&mut self) -> Result<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            Err(Unusual)
-        } else {
-            Ok(())
+            return Err(Unusual);
         }
+        Ok(())
     }
 
     /// Skips a value.
-    fn skip(&mut self) -> Result<()> {
+    fn skip_value(&mut self) -> Result<()> {
         match self.peek()? {
             b'"' => self.skip_string().map(drop),
-            b'{' => self.each(b'}', |reader| {
+            b'{' => self.skip_members(b'}', |reader| {
                 reader.skip_string()?;
-                reader.take(b':')?;
-                reader.skip()
+                reader.expect_byte(b':')?;
+                reader.skip_value()
             }),
-            b'[' => self.each(b']', Plain::skip),
-            b't' => self.literal("true"),
-            b'f' => self.literal("false"),
-            b'n' => self.literal("null"),
+            b'[' => self.skip_members(b']', Plain::skip_value),
+            b't' => self.expect_literal("true"),
+            b'f' => self.expect_literal("false"),
+            b'n' => self.expect_literal("null"),
             b'-' => {
-                self.at += 1;
-                self.digits().map(drop)
+                self.position += 1;
+                self.read_digits().map(drop)
             }
-            _ => self.digits().map(drop),
+            _ => self.read_digits().map(drop),
         }
     }
 
-    /// Reads an object or array up to its `end`. `take_one` reads each member.
+    /// Skips an object or array up to its `end`. `skip_one` skips each member.
     #[inline]
-    fn each(&mut self, end: u8, mut take_one: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+    fn skip_members(&mut self, end: u8, mut skip_one: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         self.enter()?;
-        self.at += 1;
+        self.position += 1;
         if self.peek()? != end {
             loop {
-                take_one(self)?;
+                skip_one(self)?;
                 match self.peek()? {
-                    b',' => self.at += 1,
+                    b',' => self.position += 1,
                     byte if byte == end => break,
                     _ => return Err(Unusual),
                 }
             }
         }
-        self.at += 1;
+        self.position += 1;
         self.depth -= 1;
         Ok(())
     }

@@ -11,10 +11,9 @@ const MAX_DEPTH: usize = 10_000;
 pub fn string_list(text: &str) -> Result<Vec<String>, String> {
     let mut scanner = Scanner {
         text: text.as_bytes(),
-        at: 0,
+        position: 0,
     };
-    let value = scanner.document()?;
-    let elements = match value {
+    let elements = match scanner.read_document()? {
         Value::Null => return Ok(Vec::new()),
         Value::List(elements) => elements,
         other => {
@@ -74,20 +73,20 @@ enum Open {
 
 struct Scanner<'t> {
     text: &'t [u8],
-    at: usize,
+    position: usize,
 }
 
 type Scanned<T> = Result<T, String>;
 
 impl Scanner<'_> {
     /// Reads the whole text. Like Go, reports a syntax error before any other error.
-    fn document(&mut self) -> Scanned<Value> {
-        let first = self.blank_then()?;
+    fn read_document(&mut self) -> Scanned<Value> {
+        let first = self.peek_after_blanks()?;
         let value = if first == b'[' {
-            self.at += 1;
-            self.list()?
+            self.position += 1;
+            self.read_list()?
         } else {
-            self.value()?
+            self.read_value()?
         };
         self.skip_blanks();
         match self.peek() {
@@ -97,18 +96,18 @@ impl Scanner<'_> {
     }
 
     /// Reads the elements of the outermost list, whose bracket has been read.
-    fn list(&mut self) -> Scanned<Value> {
+    fn read_list(&mut self) -> Scanned<Value> {
         let mut elements = Vec::new();
-        if self.blank_then()? == b']' {
-            self.at += 1;
+        if self.peek_after_blanks()? == b']' {
+            self.position += 1;
             return Ok(Value::List(elements));
         }
         loop {
-            elements.push(self.value()?);
-            match self.blank_then()? {
-                b',' => self.at += 1,
+            elements.push(self.read_value()?);
+            match self.peek_after_blanks()? {
+                b',' => self.position += 1,
                 b']' => {
-                    self.at += 1;
+                    self.position += 1;
                     return Ok(Value::List(elements));
                 }
                 found => return Err(unexpected(found, "after array element")),
@@ -117,47 +116,43 @@ impl Scanner<'_> {
     }
 
     /// Reads a value. Nested values are checked without recursion, so that no depth overflows the stack.
-    fn value(&mut self) -> Scanned<Value> {
+    fn read_value(&mut self) -> Scanned<Value> {
         let mut open: Vec<Open> = Vec::new();
         let mut outermost = None;
         loop {
-            let begun = match self.blank_then()? {
+            let begun = match self.peek_after_blanks()? {
                 b'[' => Some(Open::List),
                 b'{' => Some(Open::Object),
                 _ => None,
             };
-            let mut ended = begun.is_none().then_some(());
-            match begun {
-                Some(kind) => {
-                    self.at += 1;
-                    open.push(kind);
-                    if open.len() >= MAX_DEPTH {
-                        return Err("exceeded max depth".to_owned());
-                    }
-                    let value = if kind == Open::List {
-                        Value::List(Vec::new())
-                    } else {
-                        Value::Object
-                    };
-                    outermost.get_or_insert(value);
-                    if self.is_closed_at_once(kind)? {
-                        open.pop();
-                        ended = Some(());
-                    }
+            let mut has_ended = true;
+            if let Some(kind) = begun {
+                self.position += 1;
+                open.push(kind);
+                if open.len() >= MAX_DEPTH {
+                    return Err("exceeded max depth".to_owned());
                 }
-                None => {
-                    let value = self.scalar()?;
-                    outermost.get_or_insert(value);
+                outermost.get_or_insert(match kind {
+                    Open::List => Value::List(Vec::new()),
+                    Open::Object => Value::Object,
+                });
+                has_ended = self.is_closed_at_once(kind)?;
+                if has_ended {
+                    open.pop();
                 }
+            } else {
+                let scalar = self.read_scalar()?;
+                outermost.get_or_insert(scalar);
             }
 
-            while ended.take().is_some() {
+            // The end of a value can also be the end of the lists and objects around it.
+            while has_ended {
                 let Some(kind) = open.last().copied() else {
                     return outermost.ok_or_else(end_of_input);
                 };
-                if self.is_last(kind)? {
+                has_ended = self.is_last(kind)?;
+                if has_ended {
                     open.pop();
-                    ended = Some(());
                 }
             }
         }
@@ -166,33 +161,33 @@ impl Scanner<'_> {
     /// True if a list or object is empty. Otherwise, the next value is to be read, and the key of an object's first
     /// value has been.
     fn is_closed_at_once(&mut self, kind: Open) -> Scanned<bool> {
-        let found = self.blank_then()?;
+        let found = self.peek_after_blanks()?;
         let close = if kind == Open::List { b']' } else { b'}' };
         if found == close {
-            self.at += 1;
+            self.position += 1;
             return Ok(true);
         }
         if kind == Open::Object {
-            self.key()?;
+            self.read_key()?;
         }
         Ok(false)
     }
 
     /// True if the list or object ends after a value. Otherwise, the next value is to be read.
     fn is_last(&mut self, kind: Open) -> Scanned<bool> {
-        let found = self.blank_then()?;
+        let found = self.peek_after_blanks()?;
         match (kind, found) {
             (Open::List, b']') | (Open::Object, b'}') => {
-                self.at += 1;
+                self.position += 1;
                 Ok(true)
             }
             (Open::List, b',') => {
-                self.at += 1;
+                self.position += 1;
                 Ok(false)
             }
             (Open::Object, b',') => {
-                self.at += 1;
-                self.key()?;
+                self.position += 1;
+                self.read_key()?;
                 Ok(false)
             }
             (Open::List, _) => Err(unexpected(found, "after array element")),
@@ -201,14 +196,14 @@ impl Scanner<'_> {
     }
 
     /// Reads an object's key and the colon after it.
-    fn key(&mut self) -> Scanned<()> {
-        match self.blank_then()? {
-            b'"' => drop(self.string()?),
+    fn read_key(&mut self) -> Scanned<()> {
+        match self.peek_after_blanks()? {
+            b'"' => drop(self.read_string()?),
             found => return Err(unexpected(found, "looking for beginning of object key string")),
         }
-        match self.blank_then()? {
+        match self.peek_after_blanks()? {
             b':' => {
-                self.at += 1;
+                self.position += 1;
                 Ok(())
             }
             found => Err(unexpected(found, "after object key")),
@@ -216,20 +211,20 @@ impl Scanner<'_> {
     }
 
     /// Reads a value that is neither a list nor an object.
-    fn scalar(&mut self) -> Scanned<Value> {
-        match self.blank_then()? {
-            b'"' => self.string().map(Value::Text),
-            b'-' | b'0'..=b'9' => self.number().map(|()| Value::Number),
-            b't' => self.literal("true").map(|()| Value::Bool),
-            b'f' => self.literal("false").map(|()| Value::Bool),
-            b'n' => self.literal("null").map(|()| Value::Null),
+    fn read_scalar(&mut self) -> Scanned<Value> {
+        match self.peek_after_blanks()? {
+            b'"' => self.read_string().map(Value::Text),
+            b'-' | b'0'..=b'9' => self.skip_number().map(|()| Value::Number),
+            b't' => self.skip_literal("true").map(|()| Value::Bool),
+            b'f' => self.skip_literal("false").map(|()| Value::Bool),
+            b'n' => self.skip_literal("null").map(|()| Value::Null),
             found => Err(unexpected(found, "looking for beginning of value")),
         }
     }
 
     /// Reads a word such as `true`, whose first letter was read.
-    fn literal(&mut self, word: &str) -> Scanned<()> {
-        self.at += 1;
+    fn skip_literal(&mut self, word: &str) -> Scanned<()> {
+        self.position += 1;
         for wanted in word.bytes().skip(1) {
             let found = self.next()?;
             if found != wanted {
@@ -241,9 +236,9 @@ impl Scanner<'_> {
     }
 
     /// Skips a number, with the errors of Go's scanner.
-    fn number(&mut self) -> Scanned<()> {
+    fn skip_number(&mut self) -> Scanned<()> {
         if self.peek() == Some(b'-') {
-            self.at += 1;
+            self.position += 1;
         }
         match self.next()? {
             b'0' => {}
@@ -251,21 +246,21 @@ impl Scanner<'_> {
             found => return Err(unexpected(found, "in numeric literal")),
         }
         if self.peek() == Some(b'.') {
-            self.at += 1;
-            self.digit("after decimal point in numeric literal")?;
+            self.position += 1;
+            self.skip_some_digits("after decimal point in numeric literal")?;
         }
         if matches!(self.peek(), Some(b'e' | b'E')) {
-            self.at += 1;
+            self.position += 1;
             if matches!(self.peek(), Some(b'+' | b'-')) {
-                self.at += 1;
+                self.position += 1;
             }
-            self.digit("in exponent of numeric literal")?;
+            self.skip_some_digits("in exponent of numeric literal")?;
         }
         Ok(())
     }
 
     /// Reads one digit, and all that follow it.
-    fn digit(&mut self, context: &str) -> Scanned<()> {
+    fn skip_some_digits(&mut self, context: &str) -> Scanned<()> {
         let found = self.next()?;
         if !found.is_ascii_digit() {
             return Err(unexpected(found, context));
@@ -276,19 +271,19 @@ impl Scanner<'_> {
 
     fn skip_digits(&mut self) {
         while self.peek().is_some_and(|found| found.is_ascii_digit()) {
-            self.at += 1;
+            self.position += 1;
         }
     }
 
     /// Reads a string. Half of a surrogate pair becomes U+FFFD, as in Go.
-    fn string(&mut self) -> Scanned<String> {
-        self.at += 1;
+    fn read_string(&mut self) -> Scanned<String> {
+        self.position += 1;
         let mut units: Vec<u16> = Vec::new();
         let mut text: Vec<u8> = Vec::new();
         loop {
             let found = self.next()?;
             if found == b'\\' {
-                match self.escape()? {
+                match self.read_escape()? {
                     Escape::Byte(byte) => {
                         flush(&mut units, &mut text);
                         text.push(byte);
@@ -307,7 +302,7 @@ impl Scanner<'_> {
     }
 
     /// Reads the part of an escape after the backslash.
-    fn escape(&mut self) -> Scanned<Escape> {
+    fn read_escape(&mut self) -> Scanned<Escape> {
         let byte = match self.next()? {
             b'b' => 8,
             b'f' => 12,
@@ -315,14 +310,14 @@ impl Scanner<'_> {
             b'r' => b'\r',
             b't' => b'\t',
             found @ (b'\\' | b'/' | b'"') => found,
-            b'u' => return self.code_unit().map(Escape::Unit),
+            b'u' => return self.read_code_unit().map(Escape::Unit),
             found => return Err(unexpected(found, "in string escape code")),
         };
         Ok(Escape::Byte(byte))
     }
 
     /// Reads the four hexadecimal digits after `\u`, which give a UTF-16 code unit.
-    fn code_unit(&mut self) -> Scanned<u16> {
+    fn read_code_unit(&mut self) -> Scanned<u16> {
         let mut unit: u16 = 0;
         for _ in 0..4 {
             let found = self.next()?;
@@ -335,23 +330,23 @@ impl Scanner<'_> {
     }
 
     fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
+        self.text.get(self.position).copied()
     }
 
     fn next(&mut self) -> Scanned<u8> {
         let found = self.peek().ok_or_else(end_of_input)?;
-        self.at += 1;
+        self.position += 1;
         Ok(found)
     }
 
     fn skip_blanks(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
-            self.at += 1;
+            self.position += 1;
         }
     }
 
     /// Skips blanks, and returns the next byte without reading it.
-    fn blank_then(&mut self) -> Scanned<u8> {
+    fn peek_after_blanks(&mut self) -> Scanned<u8> {
         self.skip_blanks();
         self.peek().ok_or_else(end_of_input)
     }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use serde_json::Value;
+
 use super::{PodParts, evidence};
 use crate::cidr;
 use crate::json::string_list;
@@ -29,12 +31,12 @@ impl Named {
         for ip in &parts.status_ips {
             self.add_list("status.podIPs", ip, evidence::STATUS);
         }
-        let ips = parts
+        let cni_ips = parts
             .cni_ips
             .filter(|ips| !ips.is_empty())
             .or(parts.cni_ip)
             .unwrap_or("");
-        self.add_list("cni.projectcalico.org/podIPs", ips, evidence::CNI);
+        self.add_list("cni.projectcalico.org/podIPs", cni_ips, evidence::CNI);
         self.add_list(
             "vpc.amazonaws.com/pod-ips",
             parts.aws_ips.unwrap_or(""),
@@ -43,45 +45,40 @@ impl Named {
         let annotations = &parts.request.annotations;
         self.add_requested(&annotations.no_ipam, evidence::NO_IPAM);
         self.add_requested(&annotations.floating, evidence::FLOATING);
-        self.add_json("k8s.v1.cni.cncf.io/network-status", parts.network_status, ips_of);
-        self.add_json(
-            "k8s.v1.cni.cncf.io/networks-status",
-            parts.networks_status,
-            ips_of,
-        );
+        self.add_network_status("k8s.v1.cni.cncf.io/network-status", parts.network_status);
+        self.add_network_status("k8s.v1.cni.cncf.io/networks-status", parts.networks_status);
     }
 
     /// Adds the addresses of a list with commas. Reports `field` for each part of the list that is no address.
     fn add_list(&mut self, field: &str, list: &str, sources: evidence::Bits) {
-        for text in list.split(',').map(str::trim).filter(|t| !t.is_empty()) {
-            match cidr::parse_address(text) {
-                Some(address) => self.add(address, sources),
-                None => self
-                    .defects
-                    .push(FieldDefect::new(field, format!("{text:?} is not an address"))),
+        for text in list.split(',').map(str::trim) {
+            if text.is_empty() {
+                continue;
+            }
+            if let Some(address) = cidr::parse_address(text) {
+                self.add(address, sources);
+            } else {
+                let reason = format!("{text:?} is not an address");
+                self.defects.push(FieldDefect::new(field, reason));
             }
         }
     }
 
-    /// Adds the addresses that `read` finds in an annotation with JSON. The field is reported if it cannot be read.
-    fn add_json(
-        &mut self,
-        field: &str,
-        json: Option<&str>,
-        read: fn(&serde_json::Value) -> Vec<(String, evidence::Bits)>,
-    ) {
-        let Some(json) = json.filter(|j| !j.trim().is_empty()) else {
+    /// Adds the addresses in an annotation of Multus. The field is reported if it cannot be read.
+    fn add_network_status(&mut self, field: &str, json: Option<&str>) {
+        let Some(json) = json.filter(|json| !json.trim().is_empty()) else {
             return;
         };
-        match serde_json::from_str(json) {
-            Ok(value) => {
-                for (text, sources) in read(&value).iter() {
-                    self.add_list(field, text, *sources);
-                }
+        let networks: Value = match serde_json::from_str(json) {
+            Ok(networks) => networks,
+            Err(error) => {
+                let reason = format!("not JSON: {error}");
+                self.defects.push(FieldDefect::new(field, reason));
+                return;
             }
-            Err(error) => self
-                .defects
-                .push(FieldDefect::new(field, format!("not JSON: {error}"))),
+        };
+        for (text, sources) in ips_of(&networks) {
+            self.add_list(field, text, sources);
         }
     }
 
@@ -100,51 +97,43 @@ impl Named {
 
     /// Adds an address, or further sources that name it.
     fn add(&mut self, address: IpAddr, sources: evidence::Bits) {
-        match self.position(address) {
-            Some(position) => self.addresses[position].1 |= sources,
-            None => {
-                if !self.positions.is_empty() {
-                    self.positions.insert(address, self.addresses.len());
-                }
-                self.addresses.push((address, sources));
-            }
+        if let Some(position) = self.position(address) {
+            let (_, all_sources) = &mut self.addresses[position];
+            *all_sources |= sources;
+            return;
         }
+        if !self.positions.is_empty() {
+            self.positions.insert(address, self.addresses.len());
+        }
+        self.addresses.push((address, sources));
     }
 
     /// The position of an address. A pod has one or two, but an annotation can name tens of thousands.
     fn position(&mut self, address: IpAddr) -> Option<usize> {
         if self.addresses.len() < FEW {
-            return self.addresses.iter().position(|(known, _)| *known == address);
+            return self.addresses.iter().position(|(added, _)| *added == address);
         }
         if self.positions.is_empty() {
-            let known = self.addresses.iter().enumerate();
-            self.positions = known
-                .map(|(position, (address, _))| (*address, position))
-                .collect();
+            for (position, (added, _)) in self.addresses.iter().enumerate() {
+                self.positions.insert(*added, position);
+            }
         }
         self.positions.get(&address).copied()
     }
 }
 
-fn texts(value: &serde_json::Value) -> impl Iterator<Item = String> + '_ {
-    value
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|v| v.as_str().map(str::to_owned))
-}
-
 /// The `ips` of every object in a JSON list. The default network's entry repeats the pod's addresses.
-fn ips_of(value: &serde_json::Value) -> Vec<(String, evidence::Bits)> {
+fn ips_of(networks: &Value) -> Vec<(&str, evidence::Bits)> {
     let mut ips = Vec::new();
-    for network in value.as_array().into_iter().flatten() {
+    for network in networks.as_array().into_iter().flatten() {
         let is_default = network["default"].as_bool() == Some(true);
         let sources = if is_default {
             evidence::NETWORK_STATUS
         } else {
             evidence::NETWORK_STATUS | evidence::SECONDARY
         };
-        for text in texts(&network["ips"]) {
+        let texts = network["ips"].as_array().into_iter().flatten();
+        for text in texts.filter_map(Value::as_str) {
             ips.push((text, sources));
         }
     }

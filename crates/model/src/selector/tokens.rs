@@ -116,27 +116,42 @@ const HALF_SIGNS: [(char, &str); 3] = [('=', "=="), ('&', "&&"), ('|', "||")];
 pub(super) fn tokenize(text: &str) -> Result<Vec<Token>, SelectorError> {
     let mut tokens = Vec::new();
     let mut rest = skip_blanks(text);
-    while let Some(first) = rest.chars().next() {
-        let (token, behind) = if let Some((sign, token)) = SIGNS.iter().find(|(s, _)| rest.starts_with(s)) {
-            (token.clone(), &rest[sign.len()..])
-        } else if let Some((_, whole)) = HALF_SIGNS.iter().find(|(half, _)| *half == first) {
-            return Err(SelectorError::Invalid(format!("expected {whole}")));
-        } else if first == '"' || first == '\'' {
-            let (value, behind) = rest[1..]
-                .split_once(first)
-                .ok_or_else(|| SelectorError::Invalid("unterminated string".into()))?;
-            (Token::Text(value.to_owned()), behind)
-        } else if let Some(Token::Label(label)) = tokens.last() {
-            word_operator(rest)
-                .ok_or_else(|| SelectorError::Invalid(format!("expected operator after label {label:?}")))?
-        } else {
-            function_or_label(rest)?
-        };
+    while !rest.is_empty() {
+        let (token, after_token) = read_token(rest, tokens.last())?;
         tokens.push(token);
-        rest = skip_blanks(behind);
+        rest = skip_blanks(after_token);
     }
     tokens.push(Token::End);
     Ok(tokens)
+}
+
+/// Reads the token at the start of a text, and returns the rest of the text. A word is an operator if the token before
+/// it is a label.
+fn read_token<'t>(text: &'t str, previous: Option<&Token>) -> Result<(Token, &'t str), SelectorError> {
+    for (sign, token) in SIGNS {
+        if let Some(rest) = text.strip_prefix(sign) {
+            return Ok((token, rest));
+        }
+    }
+    for (half, sign) in HALF_SIGNS {
+        if text.starts_with(half) {
+            return Err(SelectorError::Invalid(format!("expected {sign}")));
+        }
+    }
+    for quote in ['"', '\''] {
+        if let Some(quoted) = text.strip_prefix(quote) {
+            let Some((value, rest)) = quoted.split_once(quote) else {
+                return Err(SelectorError::Invalid("unterminated string".into()));
+            };
+            return Ok((Token::Text(value.to_owned()), rest));
+        }
+    }
+
+    let Some(Token::Label(label)) = previous else {
+        return read_function_or_label(text);
+    };
+    read_word_operator(text)
+        .ok_or_else(|| SelectorError::Invalid(format!("expected operator after label {label:?}")))
 }
 
 fn skip_blanks(text: &str) -> &str {
@@ -145,50 +160,53 @@ fn skip_blanks(text: &str) -> &str {
 
 /// Reads an operator that is a word. Its parts need no blanks between them (`startswith`, `notin`), but no label
 /// character may follow the last one.
-fn word_operator(text: &str) -> Option<(Token, &str)> {
-    for (parts, token) in WORDS.iter() {
-        if let Some(rest) = after_words(text, parts) {
-            return Some((token.clone(), rest));
+fn read_word_operator(text: &str) -> Option<(Token, &str)> {
+    for (words, token) in WORDS {
+        if let Some(rest) = strip_words(text, words) {
+            return Some((token, rest));
         }
     }
     None
 }
 
 /// Returns the text after these words, with or without blanks between them; `None` if it begins with others.
-fn after_words<'t>(text: &'t str, words: &[&str]) -> Option<&'t str> {
-    let (last, before) = words.split_last()?;
+fn strip_words<'t>(text: &'t str, words: &[&str]) -> Option<&'t str> {
+    let (last_word, first_words) = words.split_last()?;
     let mut rest = text;
-    for word in before {
+    for word in first_words {
         rest = skip_blanks(rest.strip_prefix(word)?);
     }
-    let rest = rest.strip_prefix(last)?;
-    (!rest.starts_with(is_label_char)).then_some(rest)
+    rest = rest.strip_prefix(last_word)?;
+    if rest.starts_with(is_label_char) {
+        return None;
+    }
+    Some(rest)
 }
 
 /// Reads `has(…)`, `all()`, `global()` or a label.
-fn function_or_label(text: &str) -> Result<(Token, &str), SelectorError> {
-    if let Some(rest) = text.strip_prefix("has(") {
-        let (label, rest) = cut_label(skip_blanks(rest))?;
-        return Ok((Token::Has(label), close(rest, "has")?));
+fn read_function_or_label(text: &str) -> Result<(Token, &str), SelectorError> {
+    if let Some(argument) = text.strip_prefix("has(") {
+        let (label, rest) = read_label(skip_blanks(argument))?;
+        return Ok((Token::Has(label), close_function(rest, "has")?));
     }
     for (name, token) in [("all", Token::All), ("global", Token::Global)] {
         if let Some(rest) = text.strip_prefix(name).and_then(|rest| rest.strip_prefix('(')) {
-            return Ok((token, close(rest, name)?));
+            return Ok((token, close_function(rest, name)?));
         }
     }
-    let (label, rest) = cut_label(text)?;
+    let (label, rest) = read_label(text)?;
     Ok((Token::Label(label), rest))
 }
 
-/// The text after the `)` that ends a function.
-fn close<'a>(text: &'a str, name: &str) -> Result<&'a str, SelectorError> {
+/// Returns the text after the `)` that ends a function.
+fn close_function<'a>(text: &'a str, name: &str) -> Result<&'a str, SelectorError> {
     skip_blanks(text)
         .strip_prefix(')')
         .ok_or_else(|| SelectorError::Invalid(format!("no closing ')' after {name}(")))
 }
 
 /// Reads a label, and returns the rest of the text.
-fn cut_label(text: &str) -> Result<(String, &str), SelectorError> {
+fn read_label(text: &str) -> Result<(String, &str), SelectorError> {
     let end = text.find(|c| !is_label_char(c)).unwrap_or(text.len());
     let (label, rest) = text.split_at(end);
     if label.is_empty() {

@@ -82,23 +82,20 @@ impl ServiceRequest {
     /// # Errors
     /// If the controller cannot read an annotation. It then leaves the service as it is.
     pub fn wishes(&self, pools: &[&Pool]) -> Result<Wishes, Unreadable> {
-        let pools_of = |text: &Option<String>, field, is_v4| {
-            let unreadable = |calico| Unreadable { field, calico };
-            let read = |text| named_pools(text, pools, is_v4).map_err(unreadable);
-            text.as_deref().map(read).transpose()
-        };
-        let unreadable = |calico| Unreadable {
-            field: ADDRESSES,
-            calico,
-        };
-        Ok(Wishes {
-            pools_v4: pools_of(&self.pools_v4, POOLS_V4, true)?,
-            pools_v6: pools_of(&self.pools_v6, POOLS_V6, false)?,
-            addresses: match self.addresses.as_deref() {
-                Some(text) => named_addresses(text).map_err(unreadable)?,
-                None => Vec::new(),
-            },
-        })
+        let mut wishes = Wishes::default();
+        if let Some(text) = &self.pools_v4 {
+            let cidrs = named_pools(text, pools, Family::V4);
+            wishes.pools_v4 = Some(cidrs.map_err(|calico| Unreadable::new(POOLS_V4, calico))?);
+        }
+        if let Some(text) = &self.pools_v6 {
+            let cidrs = named_pools(text, pools, Family::V6);
+            wishes.pools_v6 = Some(cidrs.map_err(|calico| Unreadable::new(POOLS_V6, calico))?);
+        }
+        if let Some(text) = &self.addresses {
+            let addresses = named_addresses(text);
+            wishes.addresses = addresses.map_err(|calico| Unreadable::new(ADDRESSES, calico))?;
+        }
+        Ok(wishes)
     }
 
     /// Reads `spec.loadBalancerIP`; `None` if it is not set.
@@ -110,10 +107,17 @@ impl ServiceRequest {
         if text.is_empty() {
             return Ok(None);
         }
-        address(text).map(Some).ok_or_else(|| Unreadable {
-            field: SPEC_ADDRESS,
-            calico: format!("invalid IP in spec.loadBalancerIP: {text}"),
-        })
+        let Some(address) = parse_go_address(text) else {
+            let calico = format!("invalid IP in spec.loadBalancerIP: {text}");
+            return Err(Unreadable::new(SPEC_ADDRESS, calico));
+        };
+        Ok(Some(address))
+    }
+}
+
+impl Unreadable {
+    fn new(field: &'static str, calico: String) -> Self {
+        Self { field, calico }
     }
 }
 
@@ -127,35 +131,47 @@ impl LoadBalancerController {
     }
 }
 
-fn named_pools(text: &str, pools: &[&Pool], is_v4: bool) -> Result<Vec<IpNet>, String> {
+#[derive(Clone, Copy)]
+enum Family {
+    V4,
+    V6,
+}
+
+fn named_pools(text: &str, pools: &[&Pool], family: Family) -> Result<Vec<IpNet>, String> {
     let names = json::string_list(text)?;
-    names.iter().map(|name| named_pool(name, pools, is_v4)).collect()
+    names.iter().map(|name| named_pool(name, pools, family)).collect()
 }
 
 /// Finds the pool that an entry names, by CIDR or by name. The errors are those of the controller.
-fn named_pool(name: &str, pools: &[&Pool], is_v4: bool) -> Result<IpNet, String> {
-    let by_name = || pools.iter().find(|pool| pool.name == name).map(|pool| pool.cidr);
-    let Some(cidr) = cidr::parse_pool(name).or_else(by_name) else {
+fn named_pool(entry: &str, pools: &[&Pool], family: Family) -> Result<IpNet, String> {
+    let mut cidr = cidr::parse_pool(entry);
+    if cidr.is_none() {
+        let pool = pools.iter().find(|pool| pool.name == entry);
+        cidr = pool.map(|pool| pool.cidr);
+    }
+    let Some(cidr) = cidr else {
         return Err(format!(
-            "error parsing pool {name:?}: invalid CIDR address: {name}"
+            "error parsing pool {entry:?}: invalid CIDR address: {entry}"
         ));
     };
-    if cidr::is_v4(cidr) != is_v4 {
-        let family = if is_v4 { 4 } else { 6 };
-        return Err(format!("\"{}\" isn't a IPv{family} address", cidr.addr()));
+
+    match (family, cidr) {
+        (Family::V4, IpNet::V4(_)) | (Family::V6, IpNet::V6(_)) => Ok(cidr),
+        (Family::V4, IpNet::V6(_)) => Err(format!("\"{}\" isn't a IPv4 address", cidr.addr())),
+        (Family::V6, IpNet::V4(_)) => Err(format!("\"{}\" isn't a IPv6 address", cidr.addr())),
     }
-    Ok(cidr)
 }
 
 /// Reads the addresses that a service names, at most one of each family. The errors are those of the controller.
 fn named_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
     let mut addresses: Vec<IpAddr> = Vec::new();
     for text in json::string_list(text)? {
-        match address(&text) {
-            Some(address) => addresses.push(address),
-            None => return Err(format!("could not parse {text} as a valid IP address")),
-        }
+        let Some(address) = parse_go_address(&text) else {
+            return Err(format!("could not parse {text} as a valid IP address"));
+        };
+        addresses.push(address);
     }
+
     let v4 = addresses.iter().filter(|address| address.is_ipv4()).count();
     let v6 = addresses.len() - v4;
     if v4 > 1 || v6 > 1 {
@@ -167,7 +183,7 @@ fn named_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
 }
 
 /// Reads an address like Go, which takes an IPv4-mapped IPv6 address for IPv4.
-fn address(text: &str) -> Option<IpAddr> {
+fn parse_go_address(text: &str) -> Option<IpAddr> {
     Some(text.parse::<IpAddr>().ok()?.to_canonical())
 }
 

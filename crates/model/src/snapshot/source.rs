@@ -109,11 +109,10 @@ impl<'de> serde::Deserialize<'de> for Coverage {
     /// Reads the form in which exports contain the coverage.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Ok(if text == "read" {
-            Self::Read
-        } else {
-            Self::Skipped(WhySkipped::parse(&text))
-        })
+        if text == "read" {
+            return Ok(Self::Read);
+        }
+        Ok(Self::Skipped(WhySkipped::parse(&text)))
     }
 }
 

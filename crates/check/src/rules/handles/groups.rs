@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, Hasher};
-use std::ops::Range;
 
 use calipam_model::IpNet;
 use calipam_model::attributes::is_windows_reserved;
@@ -82,19 +81,19 @@ struct Object {
 /// Returns the groups for all IDs that handles or allocations have, except typical groups without faults. In a typical
 /// group, one handle claims one address in one block, or one address of each family, and the blocks record exactly
 /// that.
-pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
-    let objects = objects(context);
-    let references = references(context);
-    let groups = in_parts(BLOCKS, SHARDS, |shards| {
+pub(crate) fn group_by_id<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
+    let all_objects = hash_objects(context);
+    let all_references = hash_references(context);
+    let groups_of_parts = in_parts(BLOCKS, SHARDS, |shards| {
         let mut groups = Vec::new();
         for shard in shards {
-            let objects = sorted(&objects, shard, |object| object.hash);
-            let references = sorted(&references, shard, |reference| reference.hash);
-            merge(context, &objects, &references, &mut groups);
+            let objects = sorted_shard(&all_objects, shard, |object| object.hash);
+            let references = sorted_shard(&all_references, shard, |reference| reference.hash);
+            merge_shard(context, &objects, &references, &mut groups);
         }
         groups
     });
-    groups.into_iter().flatten().collect()
+    groups_of_parts.into_iter().flatten().collect()
 }
 
 /// The number of parts into which handles and references are divided by hash. Even with a million handles, one part
@@ -117,7 +116,7 @@ impl<T: Copy> Shards<T> {
 }
 
 /// Joins the same shard of all parts, sorted by hash.
-fn sorted<T: Copy>(parts: &[Shards<T>], shard: usize, hash: impl Fn(&T) -> u64) -> Vec<T> {
+fn sorted_shard<T: Copy>(parts: &[Shards<T>], shard: usize, hash: impl Fn(&T) -> u64) -> Vec<T> {
     let mut all: Vec<T> = Vec::with_capacity(parts.iter().map(|part| part.0[shard].len()).sum());
     for part in parts.iter() {
         all.extend_from_slice(&part.0[shard]);
@@ -128,7 +127,7 @@ fn sorted<T: Copy>(parts: &[Shards<T>], shard: usize, hash: impl Fn(&T) -> u64) 
 
 /// Merges handles and references, both sorted by hash, and adds to `out` the groups that are not typical or could have
 /// faults.
-fn merge<'c, 's>(
+fn merge_shard<'c, 's>(
     context: &'c Context<'s>,
     mut objects: &[Object],
     mut references: &[Reference],
@@ -142,53 +141,54 @@ fn merge<'c, 's>(
             (None, None) => return,
         };
         let number_of_objects = objects.iter().take_while(|object| object.hash == hash).count();
-        let (same_objects, other_objects) = objects.split_at(number_of_objects);
+        let (equal_objects, other_objects) = objects.split_at(number_of_objects);
         let number_of_references = references
             .iter()
             .take_while(|reference| reference.hash == hash)
             .count();
-        let (same_references, other_references) = references.split_at(number_of_references);
+        let (equal_references, other_references) = references.split_at(number_of_references);
         objects = other_objects;
         references = other_references;
 
-        if !is_in_order(same_objects, same_references) {
-            split(context, same_objects, same_references, out);
+        if !is_consistent(equal_objects, equal_references) {
+            split_by_id(context, equal_objects, equal_references, out);
         }
     }
 }
 
 /// Returns true for a typical handle that agrees with the records. Equal 64-bit hashes count as equal IDs: a collision
 /// could only hide an orphan handle while another handle with the same hash and blocks is missing.
-fn is_in_order(objects: &[Object], references: &[Reference]) -> bool {
+fn is_consistent(objects: &[Object], references: &[Reference]) -> bool {
     let [Object { blocks, .. }] = objects else {
         return false;
     };
     match references {
         [only] => *blocks == [only.block, NO_BLOCK],
-        [a, b] => *blocks == [a.block, b.block] || *blocks == [b.block, a.block],
+        [first, second] => *blocks == [first.block, second.block] || *blocks == [second.block, first.block],
         _ => false,
     }
 }
 
 /// Returns the handles that are not marked deleted.
-fn objects(context: &Context<'_>) -> Vec<Shards<Object>> {
-    let sound = (0..)
-        .zip(&context.index.blocks)
-        .filter(|(_, b)| b.sound.is_some());
-    let positions: FastMap<u64, u32> = sound
-        .filter_map(|(position, b)| Some((number_of(b.key)?, position)))
-        .collect();
-    let place = |block: IpNet| match number_of(block) {
-        Some(number) => positions.get(&number).copied(),
-        None => {
-            let sound = context
-                .index
-                .blocks
-                .binary_search_by_key(&block, |b| b.key)
-                .ok()?;
-            context.index.blocks[sound].sound.map(|_| sound as u32)
+fn hash_objects(context: &Context<'_>) -> Vec<Shards<Object>> {
+    let blocks = &context.index.blocks;
+    let mut positions: FastMap<u64, u32> = FastMap::default();
+    for (position, block) in (0..).zip(blocks) {
+        if block.sound.is_some()
+            && let Some(number) = number_of(block.key)
+        {
+            positions.insert(number, position);
         }
+    }
+    let position_of = |cidr: IpNet| {
+        if let Some(number) = number_of(cidr) {
+            return positions.get(&number).copied();
+        }
+        let position = blocks.binary_search_by_key(&cidr, |block| block.key).ok()?;
+        blocks[position].sound?;
+        Some(position as u32)
     };
+
     in_parts(OBJECTS, context.snapshot.handles.len(), |range| {
         let mut objects = Shards::with_capacity(range.len());
         for (position, handle) in (range.start as u32..).zip(&context.snapshot.handles[range]) {
@@ -198,21 +198,17 @@ fn objects(context: &Context<'_>) -> Vec<Shards<Object>> {
             let id = handle.value.id();
             let clean = id.cut_at_carriage_return();
             let is_clean = clean.packed().len() == id.packed().len();
-            let blocks = if is_clean {
-                typical_blocks(&handle.value, place)
-            } else {
-                None
-            };
+            let mut blocks = [NO_BLOCK; 2];
+            if is_clean && let Some(typical) = typical_blocks(&handle.value, position_of) {
+                blocks = typical;
+            }
             let hash = hash_of_handle(clean);
-            let blocks = blocks.unwrap_or([NO_BLOCK; 2]);
-            objects.push(
+            let object = Object {
                 hash,
-                Object {
-                    hash,
-                    position,
-                    blocks,
-                },
-            );
+                position,
+                blocks,
+            };
+            objects.push(hash, object);
         }
         objects
     })
@@ -226,61 +222,48 @@ fn number_of(block: IpNet) -> Option<u64> {
 
 /// Returns the blocks of a handle that claims only one address in one block, or one address of each family; `None` for
 /// any other handle.
-fn typical_blocks(handle: &Handle, place: impl Fn(IpNet) -> Option<u32>) -> Option<[u32; 2]> {
+fn typical_blocks(handle: &Handle, position_of: impl Fn(IpNet) -> Option<u32>) -> Option<[u32; 2]> {
     let mut blocks = handle.blocks();
     let (first, count) = blocks.next()?;
     if count != 1 {
         return None;
     }
-    let place_of_second = match blocks.next() {
+    let second_position = match blocks.next() {
         None => NO_BLOCK,
-        Some((second, 1)) if is_v4(first) != is_v4(second) => place(second)?,
+        Some((second, 1)) if is_v4(first) != is_v4(second) => position_of(second)?,
         Some(_) => return None,
     };
     if blocks.next().is_some() {
         return None;
     }
-    Some([place(first)?, place_of_second])
+    Some([position_of(first)?, second_position])
 }
 
 /// Returns the allocations in sound blocks that name a handle. Windows-reserved ones are left out (facts 3.1).
-fn references(context: &Context<'_>) -> Vec<Shards<Reference>> {
-    let of_blocks = |range: Range<usize>| {
+fn hash_references(context: &Context<'_>) -> Vec<Shards<Reference>> {
+    in_parts(BLOCKS, context.index.blocks.len(), |range| {
         let blocks = &context.index.blocks[range.clone()];
-        let number = blocks
-            .iter()
-            .filter_map(|b| b.sound)
-            .map(|b| b.allocated() as usize)
-            .sum();
+        let sound_blocks = blocks.iter().filter_map(|block| block.sound);
+        let number = sound_blocks.map(|block| block.allocated() as usize).sum();
         let mut references = Shards::with_capacity(number);
-        let sound = (range.start as u32..)
-            .zip(blocks)
-            .filter_map(|(position, b)| Some((position, b.sound?)));
-        for (block, sound) in sound {
+        for (position, block) in (range.start as u32..).zip(blocks) {
+            let Some(sound) = block.sound else { continue };
             for (ordinal, handle) in sound.handles() {
                 let clean = handle.cut_at_carriage_return();
                 if clean.is_empty() || is_windows_reserved(handle) {
                     continue;
                 }
-                let dirty = if clean.packed().len() == handle.packed().len() {
-                    0
-                } else {
-                    DIRTY
-                };
+                let mut block = position;
+                if clean.packed().len() != handle.packed().len() {
+                    block |= DIRTY;
+                }
                 let hash = hash_of_handle(clean);
-                references.push(
-                    hash,
-                    Reference {
-                        hash,
-                        block: block | dirty,
-                        ordinal,
-                    },
-                );
+                let reference = Reference { hash, block, ordinal };
+                references.push(hash, reference);
             }
         }
         references
-    };
-    in_parts(BLOCKS, context.index.blocks.len(), of_blocks)
+    })
 }
 
 /// Hashes a clean ID.
@@ -296,7 +279,7 @@ enum Member<'c, 's> {
 }
 
 /// Splits handles and references that have the same hash into groups by ID.
-fn split<'c, 's>(
+fn split_by_id<'c, 's>(
     context: &'c Context<'s>,
     objects: &[Object],
     references: &[Reference],
@@ -311,23 +294,25 @@ fn split<'c, 's>(
     for reference in references {
         let block = &context.index.blocks[(reference.block & !DIRTY) as usize];
         let sound: Option<&'s Block> = block.sound;
-        let Some(allocation) = sound.and_then(|b| b.allocation(reference.ordinal)) else {
+        let Some(allocation) = sound.and_then(|sound| sound.allocation(reference.ordinal)) else {
             continue;
         };
         if let Some(id) = allocation.attribute.clean_handle() {
             members.push((id, Member::Record(Record { block, allocation })));
         }
     }
+
     members.sort_by_key(|(id, _)| id.packed());
-    while let Some((id, _)) = members.last() {
-        let id = *id;
-        let from = members.partition_point(|(other, _)| other.packed() < id.packed());
-        out.push(group(id, members.drain(from..).map(|(_, member)| member)));
+    while let Some((last_id, _)) = members.last() {
+        let id = *last_id;
+        let start = members.partition_point(|(other, _)| other.packed() < id.packed());
+        let members_of_id = members.drain(start..).map(|(_, member)| member);
+        out.push(collect_group(id, members_of_id));
     }
 }
 
 /// Puts the handles and records of one ID together, with the records sorted by address.
-fn group<'c, 's>(id: TextRef<'s>, members: impl Iterator<Item = Member<'c, 's>>) -> Group<'c, 's> {
+fn collect_group<'c, 's>(id: TextRef<'s>, members: impl Iterator<Item = Member<'c, 's>>) -> Group<'c, 's> {
     let mut group = Group {
         id,
         object: None,
@@ -341,60 +326,64 @@ fn group<'c, 's>(id: TextRef<'s>, members: impl Iterator<Item = Member<'c, 's>>)
             Member::Object(object) => group.strays.push(object),
         }
     }
-    group.records.sort_by_key(|r| r.allocation.address);
+    group.records.sort_by_key(|record| record.allocation.address);
     group
 }
 
 /// Returns the clean handle IDs, packed, that occur in blocks whose content is not checked.
-pub(super) fn named_by_unchecked(context: &Context<'_>) -> HashSet<Box<[u8]>> {
+pub(super) fn handles_of_unchecked(context: &Context<'_>) -> HashSet<Box<[u8]>> {
     let unchecked = &context.index.unchecked;
-    let mut named = HashSet::new();
+    let mut ids = HashSet::new();
     if unchecked.is_empty() {
-        return named;
+        return ids;
     }
-    let stored = context.snapshot.blocks.iter().map(|b| &b.value);
-    for block in stored.filter(|b| !b.content.is_deleted() && unchecked.contains(&b.key)) {
+    for block in context.snapshot.blocks.iter().map(|stored| &stored.value) {
+        if block.content.is_deleted() || !unchecked.contains(&block.key) {
+            continue;
+        }
         match &block.content {
-            BlockContent::Sound(block) => {
-                named.extend(block.attributes().filter_map(|a| a.handle()).map(clean));
+            BlockContent::Sound(sound) => {
+                let handles = sound.attributes().filter_map(|record| record.handle());
+                ids.extend(handles.map(clean_id));
             }
-            BlockContent::Corrupt(block) => named_in(&block.raw, &mut named),
+            BlockContent::Corrupt(corrupt) => add_handles(&corrupt.raw, &mut ids),
         }
     }
-    named
+    ids
 }
 
-/// Returns the IDs of handles whose value cannot be decoded.
-pub(super) fn undecodable(snapshot: &Snapshot) -> HashSet<Box<[u8]>> {
-    let broken = snapshot
-        .defects
-        .iter()
-        .filter_map(|defect| match (&defect.key, &defect.kind) {
-            (Some(Key::Handle(id)), DefectKind::Value(_)) => Some(Text::new(id)),
-            _ => None,
-        });
-    broken.map(|id| clean(id.as_ref())).collect()
+/// Returns the clean IDs, packed, of handles whose value cannot be decoded.
+pub(super) fn undecodable_handles(snapshot: &Snapshot) -> HashSet<Box<[u8]>> {
+    let mut ids = HashSet::new();
+    for defect in &snapshot.defects {
+        if let Some(Key::Handle(id)) = &defect.key
+            && matches!(defect.kind, DefectKind::Value(_))
+        {
+            ids.insert(clean_id(Text::new(id).as_ref()));
+        }
+    }
+    ids
 }
 
-fn clean(id: TextRef<'_>) -> Box<[u8]> {
+fn clean_id(id: TextRef<'_>) -> Box<[u8]> {
     id.cut_at_carriage_return().packed().into()
 }
 
-/// Reads the handles from a corrupt block's JSON. Like Calico's decoder, it ignores the case of field names.
-fn named_in(raw: &str, named: &mut HashSet<Box<[u8]>>) {
-    let Ok(block) = serde_json::from_str::<Value>(raw) else {
+/// Adds the handles in a corrupt block's JSON. Like Calico's decoder, it ignores the case of field names.
+fn add_handles(json: &str, ids: &mut HashSet<Box<[u8]>>) {
+    let Ok(block) = serde_json::from_str::<Value>(json) else {
         return;
     };
-    for attributes in fields(&block, "attributes").filter_map(Value::as_array) {
+    for attributes in fields_named(&block, "attributes").filter_map(Value::as_array) {
         for attribute in attributes {
-            for id in fields(attribute, "handle_id").filter_map(Value::as_str) {
-                named.insert(clean(Text::new(id).as_ref()));
+            for id in fields_named(attribute, "handle_id").filter_map(Value::as_str) {
+                ids.insert(clean_id(Text::new(id).as_ref()));
             }
         }
     }
 }
 
-fn fields<'v>(object: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {
+fn fields_named<'v>(object: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {
     let entries = object.as_object().into_iter().flatten();
     entries
         .filter(move |(key, _)| key.eq_ignore_ascii_case(name))

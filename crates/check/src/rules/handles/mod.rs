@@ -12,7 +12,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
 use calipam_model::text::TextRef;
 
-use self::groups::{Group, StoredHandle, groups, named_by_unchecked, undecodable};
+use self::groups::{Group, StoredHandle, group_by_id, handles_of_unchecked, undecodable_handles};
 use crate::Context;
 use crate::claim::Claim;
 use crate::code::{Code, Severity};
@@ -24,10 +24,10 @@ use crate::names::{addresses, and_more, list, short};
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let checker = Checker {
         context,
-        unchecked_handles: named_by_unchecked(context),
-        undecodable: undecodable(context.snapshot),
+        unchecked_handles: handles_of_unchecked(context),
+        undecodable: undecodable_handles(context.snapshot),
     };
-    for group in groups(context).iter() {
+    for group in &group_by_id(context) {
         checker.check(group, out);
     }
 }
@@ -87,8 +87,9 @@ impl<'s> Checker<'_, 's> {
         if unchecked.is_empty() {
             return false;
         }
-        let mut maps = group.objects().flat_map(|object| object.value.blocks());
-        self.unchecked_handles.contains(group.id.packed()) || maps.any(|(cidr, _)| unchecked.contains(&cidr))
+        let mut blocks = group.objects().flat_map(|object| object.value.blocks());
+        self.unchecked_handles.contains(group.id.packed())
+            || blocks.any(|(cidr, _)| unchecked.contains(&cidr))
     }
 
     /// Reports a handle that no record names.
@@ -96,7 +97,7 @@ impl<'s> Checker<'_, 's> {
         let id = object.value.id().to_string();
         let evidence = HandleEvidence {
             revision: Some(object.revision.to_string()),
-            blocks: counts(Some(object), &[]),
+            blocks: count_by_block(Some(object), &[]),
             ..HandleEvidence::default()
         };
         let mut dependencies = vec![Key::Handle(id.clone())];
@@ -113,8 +114,8 @@ impl<'s> Checker<'_, 's> {
     /// Reports a handle that records name, but that does not exist.
     fn missing(&self, group: &Group<'_, '_>) -> Finding {
         let id = group.id.to_string();
-        let blocks = counts(None, &group.records);
-        let evidence = evidence(group, None, blocks, held(&group.records));
+        let blocks = count_by_block(None, &group.records);
+        let evidence = group_evidence(group, None, blocks, addresses_of(&group.records));
         let count: i64 = evidence.blocks.iter().map(|block| block.in_block).sum();
         let verb = if count == 1 { "is" } else { "are" };
         let message = format!(
@@ -129,7 +130,7 @@ impl<'s> Checker<'_, 's> {
 
     /// Reports a handle that counts other numbers of addresses than its blocks record.
     fn check_counts(&self, group: &Group<'_, 's>, object: &'s StoredHandle, out: &mut Vec<Finding>) {
-        let mut wrong = counts(Some(object), &group.records);
+        let mut wrong = count_by_block(Some(object), &group.records);
         wrong.retain(|counts| counts.in_handle != counts.in_block);
         let Some(first) = wrong.first() else {
             return;
@@ -151,7 +152,7 @@ impl<'s> Checker<'_, 's> {
         } else {
             Code::HandleCount.severity()
         };
-        let evidence = evidence(group, Some(object), wrong, held(&group.records));
+        let evidence = group_evidence(group, Some(object), wrong, addresses_of(&group.records));
         out.push(
             handle_finding(Code::HandleCount, id, message, evidence)
                 .with_severity(severity)
@@ -162,13 +163,19 @@ impl<'s> Checker<'_, 's> {
 
     /// Reports IDs with a carriage return, in a record or in a handle's key.
     fn check_carriage_return(&self, group: &Group<'_, '_>, out: &mut Vec<Finding>) {
-        let records: Vec<Record<'_, '_>> = group.records.iter().filter(|r| is_dirty(r)).copied().collect();
-        if records.is_empty() && group.strays.is_empty() {
+        let mut dirty_records = group.records.clone();
+        dirty_records.retain(is_dirty);
+        if dirty_records.is_empty() && group.strays.is_empty() {
             return;
         }
         let id = group.id.to_string();
-        let blocks = counts(group.object, &group.records);
-        let evidence = evidence(group, group.objects().next(), blocks, held(&records));
+        let blocks = count_by_block(group.object, &group.records);
+        let evidence = group_evidence(
+            group,
+            group.objects().next(),
+            blocks,
+            addresses_of(&dirty_records),
+        );
         let place = if evidence.addresses.is_empty() {
             "stored"
         } else {
@@ -185,26 +192,34 @@ impl<'s> Checker<'_, 's> {
         if group.records.len() < 2 {
             return;
         }
-        let mut held: BTreeSet<IpAddr> = BTreeSet::new();
+        let mut shared_addresses: BTreeSet<IpAddr> = BTreeSet::new();
         for record in &group.records {
             let attribute = &record.allocation.attribute;
             let has_no_owner = attribute.owner().is_empty() && attribute.alternate().is_none();
             if has_no_owner && matches!(Claim::of(attribute), Claim::LegacyPod { .. }) {
-                held.insert(record.allocation.address);
+                shared_addresses.insert(record.allocation.address);
             }
         }
 
         // A pod has at most one address of each family.
-        let v4 = held.iter().filter(|address| address.is_ipv4()).count();
-        let v6 = held.len() - v4;
+        let v4 = shared_addresses
+            .iter()
+            .filter(|address| address.is_ipv4())
+            .count();
+        let v6 = shared_addresses.len() - v4;
         if v4 < 2 && v6 < 2 {
             return;
         }
 
         let id = group.id.to_string();
-        let message = format!("{} share the handle {}", list(&held), short(&id));
-        let counts = counts(group.object, &group.records);
-        let evidence = evidence(group, group.object, counts, held.into_iter().collect());
+        let message = format!("{} share the handle {}", list(&shared_addresses), short(&id));
+        let counts = count_by_block(group.object, &group.records);
+        let evidence = group_evidence(
+            group,
+            group.object,
+            counts,
+            shared_addresses.into_iter().collect(),
+        );
         let blocks: BTreeSet<IpNet> = group.records.iter().map(|record| record.block.key).collect();
         out.push(
             handle_finding(Code::SharedLegacyHandle, id, message, evidence)
@@ -247,7 +262,7 @@ impl<'s> Checker<'_, 's> {
 }
 
 /// Makes the evidence about a group with the handle `object`.
-fn evidence(
+fn group_evidence(
     group: &Group<'_, '_>,
     object: Option<&StoredHandle>,
     blocks: Vec<HandleBlockEvidence>,
@@ -278,13 +293,13 @@ fn is_dirty(record: &Record<'_, '_>) -> bool {
         .is_some_and(TextRef::has_carriage_return)
 }
 
-fn held(records: &[Record<'_, '_>]) -> Vec<IpAddr> {
-    let addresses: BTreeSet<IpAddr> = records.iter().map(|r| r.allocation.address).collect();
+fn addresses_of(records: &[Record<'_, '_>]) -> Vec<IpAddr> {
+    let addresses: BTreeSet<IpAddr> = records.iter().map(|record| record.allocation.address).collect();
     addresses.into_iter().collect()
 }
 
 /// Returns, block by block, how many addresses the handle claims and how many are recorded.
-fn counts(object: Option<&StoredHandle>, records: &[Record<'_, '_>]) -> Vec<HandleBlockEvidence> {
+fn count_by_block(object: Option<&StoredHandle>, records: &[Record<'_, '_>]) -> Vec<HandleBlockEvidence> {
     let mut by_block: BTreeMap<IpNet, HandleBlockEvidence> = BTreeMap::new();
     let no_addresses = |block: IpNet| HandleBlockEvidence {
         block,

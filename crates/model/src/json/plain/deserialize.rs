@@ -11,26 +11,32 @@ use super::{Plain, Result, Unusual};
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
 impl<'de> Plain<'de> {
-    fn number<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+    fn visit_number<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
         match self.peek()? {
-            b'-' => visitor.visit_i64(self.negative()?),
-            _ => visitor.visit_u64(self.magnitude()?),
+            b'-' => visitor.visit_i64(self.read_negative()?),
+            _ => visitor.visit_u64(self.read_magnitude()?),
         }
     }
 
     /// Passes an object or array to `visit`, which must read all of it.
-    fn members<T>(&mut self, end: u8, visit: impl FnOnce(&mut Members<'_, 'de>) -> Result<T>) -> Result<T> {
+    fn visit_members<T>(
+        &mut self,
+        end: u8,
+        visit: impl FnOnce(&mut Members<'_, 'de>) -> Result<T>,
+    ) -> Result<T> {
         self.enter()?;
-        self.at += 1;
+        self.position += 1;
         let mut members = Members {
             reader: self,
             end,
             state: State::Begun,
         };
         let value = visit(&mut members)?;
-        let is_whole = members.state == State::Ended;
+        if members.state != State::Ended {
+            return Err(Unusual);
+        }
         self.depth -= 1;
-        if is_whole { Ok(value) } else { Err(Unusual) }
+        Ok(value)
     }
 }
 
@@ -49,20 +55,20 @@ impl<'de> Deserializer<'de> for &mut Plain<'de> {
     /// Reads a value of the type that it has.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         match self.peek()? {
-            b'"' => visitor.visit_borrowed_str(self.string()?),
-            b'{' => self.members(b'}', |members| visitor.visit_map(members)),
-            b'[' => self.members(b']', |members| visitor.visit_seq(members)),
-            b'-' | b'0'..=b'9' => self.number(visitor),
+            b'"' => visitor.visit_borrowed_str(self.read_string()?),
+            b'{' => self.visit_members(b'}', |members| visitor.visit_map(members)),
+            b'[' => self.visit_members(b']', |members| visitor.visit_seq(members)),
+            b'-' | b'0'..=b'9' => self.visit_number(visitor),
             b'n' => {
-                self.literal("null")?;
+                self.expect_literal("null")?;
                 visitor.visit_unit()
             }
             b't' => {
-                self.literal("true")?;
+                self.expect_literal("true")?;
                 visitor.visit_bool(true)
             }
             b'f' => {
-                self.literal("false")?;
+                self.expect_literal("false")?;
                 visitor.visit_bool(false)
             }
             _ => Err(Unusual),
@@ -71,14 +77,14 @@ impl<'de> Deserializer<'de> for &mut Plain<'de> {
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         if self.peek()? == b'n' {
-            self.literal("null")?;
+            self.expect_literal("null")?;
             return visitor.visit_none();
         }
         visitor.visit_some(self)
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        visitor.visit_borrowed_str(self.string()?)
+        visitor.visit_borrowed_str(self.read_string()?)
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
@@ -86,7 +92,7 @@ impl<'de> Deserializer<'de> for &mut Plain<'de> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.skip()?;
+        self.skip_value()?;
         visitor.visit_unit()
     }
 
@@ -96,9 +102,9 @@ impl<'de> Deserializer<'de> for &mut Plain<'de> {
             return visitor.visit_newtype_struct(self);
         }
         self.skip_blanks();
-        let start = self.at;
-        self.skip()?;
-        let text = self.text.get(start..self.at).ok_or(Unusual)?;
+        let start = self.position;
+        self.skip_value()?;
+        let text = self.text.get(start..self.position).ok_or(Unusual)?;
         visitor.visit_map(RawValue { text: Some(text) })
     }
 
@@ -144,18 +150,19 @@ impl Members<'_, '_> {
         }
         let byte = self.reader.peek()?;
         if self.state == State::Within && byte == b',' {
-            self.reader.at += 1;
+            self.reader.position += 1;
             return Ok(true);
         }
         if byte == self.end {
-            self.reader.at += 1;
+            self.reader.position += 1;
             self.state = State::Ended;
             return Ok(false);
         }
-        match std::mem::replace(&mut self.state, State::Within) {
-            State::Begun => Ok(true),
-            State::Within | State::Ended => Err(Unusual),
+        if self.state == State::Within {
+            return Err(Unusual);
         }
+        self.state = State::Within;
+        Ok(true)
     }
 }
 
@@ -166,7 +173,7 @@ impl<'de> MapAccess<'de> for &mut Members<'_, 'de> {
         if !self.advance()? {
             return Ok(None);
         }
-        let name = self.reader.name()?;
+        let name = self.reader.read_name()?;
         seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some)
     }
 

@@ -27,30 +27,30 @@ impl<'t> Quotes<'t> {
     /// The positions of the next two quotes.
     #[inline]
     pub(super) fn pair(&mut self) -> Result<(usize, usize)> {
-        let after = without_lowest(self.ahead);
-        if after == 0 {
+        let after_first = without_lowest(self.ahead);
+        if after_first == 0 {
             return Ok((self.next()?, self.next()?));
         }
-        let first = self.place_of(self.ahead);
-        let second = self.place_of(after);
-        self.ahead = without_lowest(after);
+        let first = self.first_position(self.ahead);
+        let second = self.first_position(after_first);
+        self.ahead = without_lowest(after_first);
         Ok((first, second))
     }
 
-    /// Returns the place of the next quote.
+    /// Returns the position of the next quote.
     #[inline]
     pub(super) fn next(&mut self) -> Result<usize> {
         while self.ahead == 0 {
             self.advance()?;
         }
-        let place = self.place_of(self.ahead);
+        let position = self.first_position(self.ahead);
         self.ahead = without_lowest(self.ahead);
-        Ok(place)
+        Ok(position)
     }
 
     /// The position of the first of `quotes`, which are in the current block.
     #[inline]
-    fn place_of(&self, quotes: u64) -> usize {
+    fn first_position(&self, quotes: u64) -> usize {
         self.end - BLOCK + quotes.trailing_zeros() as usize
     }
 
@@ -60,20 +60,21 @@ impl<'t> Quotes<'t> {
         let rest = self.bytes.get(self.end..).ok_or(Unusual)?;
         self.ahead = match rest.first_chunk() {
             Some(block) => quotes_in(block)?,
-            None => quotes_in(&filled(rest))?,
+            None => quotes_in(&pad_with_blanks(rest))?,
         };
         self.end += BLOCK;
         Ok(())
     }
 }
 
+/// Clears the lowest bit that is set.
 #[inline]
 fn without_lowest(bits: u64) -> u64 {
     bits & bits.wrapping_sub(1)
 }
 
 /// Pads the last block of a document with blanks.
-fn filled(rest: &[u8]) -> [u8; BLOCK] {
+fn pad_with_blanks(rest: &[u8]) -> [u8; BLOCK] {
     let mut block = [b' '; BLOCK];
     block[..rest.len()].copy_from_slice(rest);
     block
@@ -97,13 +98,14 @@ fn quotes_in(block: &[u8; BLOCK]) -> Result<u64> {
         return Err(Unusual);
     }
 
-    let words = is_quote
-        .as_chunks()
-        .0
-        .iter()
-        .map(|marks| u64::from_le_bytes(*marks));
-    let bits = words.map(|marks| marks.wrapping_mul(GATHER) >> (u64::BITS - 8));
-    Ok(bits.rev().fold(0, |quotes, bits| quotes << 8 | bits))
+    let (chunks, _) = is_quote.as_chunks();
+    let mut quotes = 0;
+    for chunk in chunks.iter().rev() {
+        let marks = u64::from_le_bytes(*chunk);
+        let bits = marks.wrapping_mul(GATHER) >> (u64::BITS - 8);
+        quotes = quotes << 8 | bits;
+    }
+    Ok(quotes)
 }
 
 #[cfg(test)]

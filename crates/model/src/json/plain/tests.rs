@@ -5,11 +5,11 @@ use serde_json::Value;
 use super::*;
 
 fn read(text: &str) -> Option<Value> {
-    document(text.as_bytes(), |reader| Value::deserialize(reader)).ok()
+    read_document(text.as_bytes(), |reader| Value::deserialize(reader)).ok()
 }
 
 fn skip(text: &str) -> bool {
-    document(text.as_bytes(), |reader| IgnoredAny::deserialize(reader)).is_ok()
+    read_document(text.as_bytes(), |reader| IgnoredAny::deserialize(reader)).is_ok()
 }
 
 #[test]
@@ -77,5 +77,5 @@ fn rare_and_invalid_json_is_left_to_the_general_reader() {
         assert_eq!(read(text), None, "{text}");
         assert!(skip(text), "{text}");
     }
-    assert!(document(b"\"\xFF\"", |reader| IgnoredAny::deserialize(reader)).is_err());
+    assert!(read_document(b"\"\xFF\"", |reader| IgnoredAny::deserialize(reader)).is_err());
 }
