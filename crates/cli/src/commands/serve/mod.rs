@@ -120,25 +120,26 @@ async fn check_again_and_again(
     sender: state::Sender<Arc<Served>>,
 ) -> Failure {
     let mut checks = Checks::new(&args, &global, &console);
-    let mut said = String::new();
+    let mut last_printed = String::new();
     loop {
         let begin = Instant::now();
         match checks.check(begin).await {
-            Ok(good) => {
-                let found = count(good.report.findings.len(), "finding", "findings");
-                if said != found {
-                    let at = good.at.strftime("%Y-%m-%d %H:%M:%S UTC");
-                    console.info(&format!("{at}: {found}, in {:.1} s", good.took.as_secs_f64()));
-                    said = found;
+            Ok(success) => {
+                let findings = count(success.report.findings.len(), "finding", "findings");
+                if last_printed != findings {
+                    let time = success.at.strftime("%Y-%m-%d %H:%M:%S UTC");
+                    let seconds = success.took.as_secs_f64();
+                    console.info(&format!("{time}: {findings}, in {seconds:.1} s"));
+                    last_printed = findings;
                 }
-                sender.send_replace(Arc::new(Served::good(good)));
+                sender.send_replace(Arc::new(Served::succeeded(success)));
             }
             Err(failure) => {
                 if sender.borrow().is_empty() && failure.kind == Kind::Usage {
                     return failure;
                 }
                 console.failure(&failure);
-                said.clear();
+                last_printed.clear();
                 let served = sender.borrow().failed(&failure, begin.elapsed());
                 sender.send_replace(Arc::new(served));
             }
