@@ -127,7 +127,7 @@ impl Lines<'_> {
             number += block.allocations.len();
             if self.all {
                 for allocation in &block.allocations {
-                    let address = allocation.address;
+                    let address = &allocation.address;
                     let attributes = &allocation.attributes;
                     line(out, &format!("  {address} allocated; attrs {attributes}"));
                 }
@@ -224,7 +224,7 @@ impl Lines<'_> {
                 if allocation.in_use || allocation.cooling {
                     continue;
                 }
-                let address = allocation.address;
+                let address = &allocation.address;
                 let attributes = &allocation.attributes;
                 line(out, &format!("  {address} leaked; attrs {attributes}"));
             }

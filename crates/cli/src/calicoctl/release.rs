@@ -136,7 +136,7 @@ fn message(repaired: &Repaired) -> String {
         let conflicts = run.execution.conflicts.iter();
         kept = conflicts.map(|conflict| conflict.addresses.len()).sum();
     }
-    let mut addresses = 0;
+    let mut addresses: usize = 0;
     let mut deleted_handles = 0;
     for change in &plan.changes {
         match change.action {

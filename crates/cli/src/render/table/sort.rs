@@ -17,9 +17,9 @@ impl Grid {
             Some(name) => (name, true),
             None => (wanted, false),
         };
-        let plain = |name: &str| name.replace(['-', '_'], " ").to_lowercase();
+        let normalized = |name: &str| name.replace(['-', '_'], " ").to_lowercase();
         let mut columns = self.columns.iter();
-        let Some(by) = columns.find(|column| plain(column.title) == plain(name)) else {
+        let Some(by) = columns.find(|column| normalized(column.title) == normalized(name)) else {
             let titles: Vec<&str> = self.columns.iter().map(|column| column.title).collect();
             return Err(format!(
                 "--sort-by: there is no column \"{name}\", only {}",
@@ -62,7 +62,7 @@ enum SortKey<'a> {
 }
 
 impl<'a> SortKey<'a> {
-    /// The kind of a cell, by which it is sorted.
+    /// Returns the sort key of a cell, by the form of its text.
     fn of(cell: &'a str) -> Self {
         if cell.is_empty() || cell == "-" {
             return Self::None;

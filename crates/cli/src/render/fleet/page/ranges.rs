@@ -62,11 +62,15 @@ fn strip(whole: IpNet, pools: &mut Pools<'_>) -> Markup {
     let mut lines: Vec<(Option<IpNet>, Vec<Markup>)> = Vec::new();
     let mut left_out = 0;
     for (pool, cluster) in pools.iter() {
-        let is_free = |last: &Option<IpNet>| last.is_none_or(|last| !cidr::overlap(last, pool.cidr));
-        if !lines.iter().any(|(last, _)| is_free(last)) && lines.len() < LINES {
+        // The pools are sorted, so a pool can overlap only the last one of a line.
+        let has_room = |last: &Option<IpNet>| match last {
+            Some(last) => !cidr::overlap(*last, pool.cidr),
+            None => true,
+        };
+        if !lines.iter().any(|(last, _)| has_room(last)) && lines.len() < LINES {
             lines.push((None, Vec::new()));
         }
-        match lines.iter_mut().find(|(last, _)| is_free(last)) {
+        match lines.iter_mut().find(|(last, _)| has_room(last)) {
             Some((last, segments)) => {
                 *last = Some(pool.cidr);
                 segments.push(segment(whole, pool, cluster));
@@ -102,7 +106,7 @@ fn segment(whole: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
     html! { i class=[class] style={ "left:" (left) "%;width:" (width) "%" } title=(title) {} }
 }
 
-/// The number of addresses of a network before another one in it.
+/// Returns the number of addresses of a network before another one in it.
 fn offset(whole: IpNet, inner: IpNet) -> u128 {
     match (whole, inner) {
         (IpNet::V4(whole), IpNet::V4(inner)) => {
