@@ -98,7 +98,11 @@ impl Ignored {
     fn entries_for(&self, cluster: &str) -> HashMap<(Code, &str), usize> {
         let mut entries = HashMap::new();
         for (index, entry) in self.entries.iter().enumerate() {
-            if entry.cluster.as_ref().is_none_or(|name| name == cluster) {
+            let is_for_cluster = match &entry.cluster {
+                Some(name) => name == cluster,
+                None => true,
+            };
+            if is_for_cluster {
                 entries.insert((entry.code, entry.subject.as_str()), index);
             }
         }

@@ -73,11 +73,14 @@ fn sound_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
 
 /// True if an address is known to have cooled down: the allocator and calicoctl treat such an address as free.
 fn has_cooled_down(snapshot: &Snapshot, attribute: &AttributeRef<'_>) -> bool {
-    let config = snapshot
-        .effective_ipam_config()
-        .filter(|_| snapshot.has_read(Source::IpamConfig));
-    let cooldown = config.map(|config| SignedDuration::from_secs(config.cooldown_seconds));
-    cooldown.is_some_and(|cooldown| attribute.has_cooled(snapshot.taken_at, cooldown))
+    if !snapshot.has_read(Source::IpamConfig) {
+        return false;
+    }
+    let Some(config) = snapshot.effective_ipam_config() else {
+        return false;
+    };
+    let cooldown = SignedDuration::from_secs(config.cooldown_seconds);
+    attribute.has_cooled(snapshot.taken_at, cooldown)
 }
 
 /// Formats the allocation of an address. An address in cooldown is an error, as in calicoctl.

@@ -110,25 +110,24 @@ fn ways_to_move(Surveyed { survey, moving }: &Surveyed) -> Vec<String> {
         survey.migration.old.name.as_str(),
         "--evict",
     ];
-    let groups = moving
-        .iter()
-        .flat_map(|moving| moving.workloads.iter().map(move |group| (moving, group)));
-    let (evictable, others): (Vec<_>, Vec<_>) =
-        groups.partition(|(moving, group)| group.can_move(moving.live_migration_moves));
     let users = |kind: UserKind| survey.users.iter().filter(move |user| user.kind == kind);
     let has_users = |kind: UserKind| users(kind).next().is_some();
-    if !evictable.is_empty() || moving.is_none() && has_users(UserKind::Pod) {
+    let mut can_evict = moving.is_none() && has_users(UserKind::Pod);
+    let mut bare_pods = Vec::new();
+    if let Some(moving) = moving {
+        for group in &moving.workloads {
+            if group.can_move(moving.live_migration_moves) {
+                can_evict = true;
+            } else if group.kind.is_none() {
+                bare_pods.push(format!("{}/{}", group.namespace, group.name));
+            }
+        }
+    }
+    if can_evict {
         ways.push(format!(
             "restart what uses the pool, or evict its pods with {}",
             hints::command(&evict)
         ));
-    }
-
-    let mut bare_pods = Vec::new();
-    for (_, group) in others {
-        if group.kind.is_none() {
-            bare_pods.push(format!("{}/{}", group.namespace, group.name));
-        }
     }
     if !bare_pods.is_empty() {
         let pods = count(

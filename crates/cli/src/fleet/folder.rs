@@ -174,7 +174,7 @@ mod tests {
             (Some(".."), ".c"),
             (Some("x.tmp"), "x.tmp/d"),
         ] {
-            let cluster = named(PathBuf::from("x"), None, &unattended());
+            let cluster = cluster_of_file(PathBuf::from("x"), None, &unattended());
             let cluster = Named {
                 name: name.into(),
                 group: group.map(str::to_owned),

@@ -100,7 +100,10 @@ fn concerns_block(event: &Event, states: [Option<&State>; 2], about: &HistorySub
     let mut blocks = states.into_iter().flatten().filter_map(State::block);
     if event.what == EventKind::Undecodable {
         // The block's content is unknown, so the event may be about the subject.
-        return blocks.next().is_none_or(|block| about.has_block(block));
+        return match blocks.next() {
+            Some(block) => about.has_block(block),
+            None => true,
+        };
     }
     match about {
         HistorySubject::Node(node) => blocks.any(|block| block.host() == Some(node)),

@@ -98,7 +98,9 @@ fn print_with_hint(report: &FleetReport, args: &CheckArgs, console: &Console) ->
     let findings = report.reports().flat_map(|report| &report.findings);
     let worst = findings.min_by_key(|finding| finding.severity);
     print(report, worst.is_some(), args, console)?;
-    if let Some(worst) = worst.filter(|_| console.format.is_for_people()) {
+    if let Some(worst) = worst
+        && console.format.is_for_people()
+    {
         console.hint(&meaning(worst, console));
     }
     Ok(())

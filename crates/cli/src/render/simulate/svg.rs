@@ -79,7 +79,7 @@ struct Top<'a> {
 impl<'a> Top<'a> {
     /// Finds the highest value; of several equal ones, the last.
     fn of(values: impl Iterator<Item = &'a Value>) -> Self {
-        match values.max_by(|one, other| one.number.total_cmp(&other.number)) {
+        match values.max_by(|first, second| first.number.total_cmp(&second.number)) {
             Some(highest) => Self {
                 number: highest.number.max(0.0),
                 label: &highest.text,

@@ -28,7 +28,7 @@ impl Grid {
         };
 
         let mut order: Vec<usize> = (0..self.rows).collect();
-        order.sort_by(|one, other| compare(&by.cells[*one].0, &by.cells[*other].0, descends));
+        order.sort_by(|first, second| compare(&by.cells[*first].0, &by.cells[*second].0, descends));
         for column in &mut self.columns {
             column.cells = order
                 .iter()
@@ -40,13 +40,13 @@ impl Grid {
 }
 
 /// Compares two cells. Cells without a value are the last ones in both directions.
-fn compare(one: &str, other: &str, descends: bool) -> Ordering {
-    let one = SortKey::of(one);
-    let other = SortKey::of(other);
-    if descends && one != SortKey::None && other != SortKey::None {
-        other.cmp(&one)
+fn compare(first: &str, second: &str, descends: bool) -> Ordering {
+    let first = SortKey::of(first);
+    let second = SortKey::of(second);
+    if descends && first != SortKey::None && second != SortKey::None {
+        second.cmp(&first)
     } else {
-        one.cmp(&other)
+        first.cmp(&second)
     }
 }
 

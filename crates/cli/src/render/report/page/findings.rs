@@ -125,13 +125,13 @@ pub(in crate::render) fn list(findings: &[Found<'_>]) -> Markup {
     let detailed_of_code = shares_of_codes(&numbers, DETAILED);
 
     let mut rows = Vec::new();
-    let mut seen: BTreeMap<Code, usize> = BTreeMap::new();
+    let mut last_positions: BTreeMap<Code, usize> = BTreeMap::new();
     for found in findings {
         let code = found.finding.code;
-        let number = seen.entry(code).or_default();
-        *number += 1;
-        if *number <= rows_of_code[&code] {
-            let is_detailed = *number <= detailed_of_code[&code];
+        let position = last_positions.entry(code).or_default();
+        *position += 1;
+        if *position <= rows_of_code[&code] {
+            let is_detailed = *position <= detailed_of_code[&code];
             rows.push(row(*found, is_detailed));
         }
     }
