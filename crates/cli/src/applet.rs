@@ -90,18 +90,21 @@ impl Applet {
 
     /// Returns the definition of calipam's command line under this name.
     pub(crate) fn command(self) -> clap::Command {
-        let command = args::command().bin_name(self.called_as());
+        let mut command = args::command().bin_name(self.called_as());
         if self != Self::KubectlCalico {
             return command;
         }
+
+        // `kubectl calico` has its commands below `ipam`, so its help shows only this one.
         let names: Vec<String> = command
             .get_subcommands()
             .map(|sub| sub.get_name().to_owned())
             .collect();
-        names.into_iter().fold(command, |command, name| {
-            let hidden = name != "ipam";
-            command.mut_subcommand(name, |sub| sub.hide(hidden))
-        })
+        for name in names {
+            let is_hidden = name != "ipam";
+            command = command.mut_subcommand(name, |sub| sub.hide(is_hidden));
+        }
+        command
     }
 }
 

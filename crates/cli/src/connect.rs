@@ -1,7 +1,6 @@
 //! Opens the datastore, and ends the program cleanly after ctrl-c or SIGTERM.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
@@ -106,8 +105,8 @@ fn runtime() -> Result<&'static Runtime> {
     }
     let runtime = threads()?;
     runtime.spawn(async {
-        while let Ok(ended) = signal() {
-            ended.await;
+        while let Ok(arrival) = signal() {
+            arrival.await;
             if calipam_workflow::is_writing() {
                 continue;
             }
@@ -142,9 +141,13 @@ pub(crate) fn signal() -> io::Result<impl Future<Output = ()>> {
 
 /// Returns the environment variables whose names and values are UTF-8.
 pub(crate) fn environment() -> BTreeMap<String, String> {
-    let text =
-        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
-    std::env::vars_os().filter_map(text).collect()
+    let mut variables = BTreeMap::new();
+    for (name, value) in std::env::vars_os() {
+        if let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) {
+            variables.insert(name, value);
+        }
+    }
+    variables
 }
 
 /// Runs `work`, which asks no questions, with the datastore that the options name; see [`block_on`].

@@ -39,9 +39,9 @@ pub(crate) static READER_IS_GONE: AtomicBool = AtomicBool::new(false);
 /// Prints a failure as a document, if the command line requests YAML or JSON and nothing was printed on stdout. Reads
 /// the command line word by word, since it can be invalid.
 pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl Iterator<Item = OsString>) {
-    let format = value_in_words(arguments, "output", Some('o'))
-        .filter(|format| matches!(format, Format::Yaml | Format::Json));
-    let Some(format) = format else { return };
+    let Some(format @ (Format::Yaml | Format::Json)) = value_in_words(arguments, "output", Some('o')) else {
+        return;
+    };
     if PRINTED.load(Ordering::SeqCst) {
         return;
     }
@@ -84,17 +84,21 @@ pub(crate) struct OfFleet {
 impl Console {
     /// Creates the console from the global options and the environment.
     pub(crate) fn new(global: &Global) -> Self {
-        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-        let stdout = io::stdout().is_terminal();
+        let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let width = if io::stdout().is_terminal() {
+            terminal_width()
+        } else {
+            None
+        };
         Self {
             format: global.output,
             quiet: global.quiet,
             verbose: global.verbose,
-            progress: io::stderr().is_terminal() && !dumb && !global.quiet,
+            progress: io::stderr().is_terminal() && !is_dumb && !global.quiet,
             page: Page {
                 color: AutoStream::choice(&io::stdout()) != ColorChoice::Never,
                 unicode: locale_has_unicode(),
-                width: stdout.then(terminal_width).flatten(),
+                width,
                 ..Page::default()
             },
             watch: None,
@@ -120,17 +124,21 @@ impl Console {
     /// Prints a document on stdout in the requested format. The document of a fleet's cluster is kept, and printed
     /// later.
     pub(crate) fn print(&self, document: &impl Document) -> Result<()> {
-        if let Some(of) = &self.fleet {
+        if let Some(cluster) = &self.fleet {
             let printed =
                 Printed::of(document, self.format, self.page).map_err(Failure::io("write the output"))?;
-            *lock(&of.printed) = Some(printed);
+            *lock(&cluster.printed) = Some(printed);
             return Ok(());
         }
+
         let separator = match &self.watch {
             Some(watch) => watch.separator(document, self.format),
             None => Some(""),
         };
-        let Some(separator) = separator else { return Ok(()) };
+        let Some(separator) = separator else {
+            // The document has not changed since it was last printed.
+            return Ok(());
+        };
         self.data(|out| {
             out.write_all(separator.as_bytes())?;
             document::write(document, self.format, self.page, out)
@@ -171,12 +179,11 @@ impl Console {
 
     /// Prints a line with a colored label on stderr.
     fn labelled(&self, label: &str, style: Style, text: &str) {
-        let cluster = self
-            .fleet
-            .as_ref()
-            .map(|of| format!("{}: ", escape(&of.name)))
-            .unwrap_or_default();
-        let line = || {
+        let cluster = match &self.fleet {
+            Some(cluster) => format!("{}: ", escape(&cluster.name)),
+            None => String::new(),
+        };
+        let print = || {
             writeln!(
                 anstream::stderr().lock(),
                 "{style}{label}:{style:#} {cluster}{}",
@@ -184,7 +191,7 @@ impl Console {
             )
         };
         // Messages are printed above the progress lines.
-        let _ = LINES.suspend(line);
+        let _ = LINES.suspend(print);
     }
 
     /// Prints a hint about the next step.
@@ -260,5 +267,8 @@ fn locale_has_unicode() -> bool {
 /// [`NARROWEST`].
 fn terminal_width() -> Option<u16> {
     let (Width(width), _) = terminal_size::terminal_size_of(io::stdout())?;
-    (width >= NARROWEST).then_some(width)
+    if width < NARROWEST {
+        return None;
+    }
+    Some(width)
 }

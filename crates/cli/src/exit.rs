@@ -104,10 +104,10 @@ pub(crate) fn report_panics() {
             return;
         }
         let text = info.payload_as_str().unwrap_or("no message");
-        let place = info
-            .location()
-            .map(|place| format!(" at {}:{}", place.file(), place.line()));
-        let message = format!("internal error: {text}{}", place.unwrap_or_default());
+        let mut message = format!("internal error: {text}");
+        if let Some(location) = info.location() {
+            message.push_str(&format!(" at {}:{}", location.file(), location.line()));
+        }
         // If stderr is closed, `eprintln` would panic again.
         let _ = writeln!(
             io::stderr().lock(),

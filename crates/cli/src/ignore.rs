@@ -98,7 +98,11 @@ impl Ignored {
     fn entries_for(&self, cluster: &str) -> HashMap<(Code, &str), usize> {
         let mut entries = HashMap::new();
         for (index, entry) in self.entries.iter().enumerate() {
-            if entry.cluster.as_ref().is_none_or(|name| name == cluster) {
+            let is_for_cluster = match &entry.cluster {
+                Some(name) => name == cluster,
+                None => true,
+            };
+            if is_for_cluster {
                 entries.insert((entry.code, entry.subject.as_str()), index);
             }
         }
@@ -139,21 +143,21 @@ impl Entry {
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.code, self.subject)?;
-        self.cluster
-            .iter()
-            .try_for_each(|name| write!(f, " cluster {name}"))
+        if let Some(name) = &self.cluster {
+            write!(f, " cluster {name}")?;
+        }
+        Ok(())
     }
 }
 
 /// Formats the line that accepts a finding, safe for a terminal. An ambiguous subject becomes a JSON string. `cluster`
 /// is empty if there is only one cluster.
 pub(crate) fn line(finding: &Finding, cluster: &str) -> String {
-    let of_cluster = if cluster.is_empty() {
-        String::new()
-    } else {
-        format!(" cluster {cluster}")
-    };
-    subject_line(finding) + &of_cluster
+    let line = subject_line(finding);
+    if cluster.is_empty() {
+        return line;
+    }
+    format!("{line} cluster {cluster}")
 }
 
 /// Formats a finding as an entry of the file. The subject is quoted if it could be read as something else.
@@ -170,17 +174,16 @@ fn subject_line(finding: &Finding) -> String {
     if escape(&plain) == plain && parse(&plain).is_ok_and(|entries| entries == [entry.clone()]) {
         return plain;
     }
-    // JSON leaves some characters unescaped that are unsafe on a terminal.
+
     let mut line = format!("{} ", entry.code);
     for c in serde_json::Value::from(entry.subject).to_string().chars() {
+        // JSON leaves some characters unescaped that are unsafe on a terminal.
         if is_unsafe(c) {
-            line.extend(
-                c.encode_utf16(&mut [0; 2])
-                    .iter()
-                    .map(|unit| format!("\\u{unit:04x}")),
-            )
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                line.push_str(&format!("\\u{unit:04x}"));
+            }
         } else {
-            line.push(c)
+            line.push(c);
         }
     }
     line
@@ -188,12 +191,13 @@ fn subject_line(finding: &Finding) -> String {
 
 /// Parses the lines. An error contains the number of the first invalid line, and the reason.
 fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
-    let lines = text.split('\n').enumerate();
-    let entries = lines.map(|(index, line)| {
+    let mut entries = Vec::new();
+    for (index, line) in text.split('\n').enumerate() {
         let number = index + 1;
-        parse_line(line, number).map_err(|reason| (number, reason))
-    });
-    entries.filter_map(Result::transpose).collect()
+        let entry = parse_line(line, number).map_err(|reason| (number, reason))?;
+        entries.extend(entry);
+    }
+    Ok(entries)
 }
 
 /// Parses a line; `None` if it is empty or a comment.
@@ -203,14 +207,14 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
         return Ok(None);
     }
     let (code, after_code) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let (quoted_subject, content) = match quoted(after_code.trim()) {
+    let (quoted_subject, content) = match split_quoted(after_code.trim()) {
         // After a quoted subject, `#` begins a comment.
         Some((subject, after)) if after.trim_start().starts_with('#') => (Some(subject), ""),
         Some((subject, after)) => (Some(subject), without_comment(after)),
         None => (None, without_comment(after_code.trim())),
     };
-    let (content, until) = until(content)?;
-    let (content, cluster) = cluster(content);
+    let (content, until) = split_until(content)?;
+    let (content, cluster) = split_cluster(content);
 
     let subject = match quoted_subject {
         Some(subject) if content.is_empty() => subject,
@@ -237,7 +241,7 @@ fn without_comment(text: &str) -> &str {
 }
 
 /// Splits off the JSON string at the beginning.
-fn quoted(text: &str) -> Option<(String, &str)> {
+fn split_quoted(text: &str) -> Option<(String, &str)> {
     let mut strings = serde_json::Deserializer::from_str(text).into_iter::<String>();
     let first = strings.next()?.ok()?;
     Some((first, &text[strings.byte_offset()..]))
@@ -248,7 +252,7 @@ fn day(time: Timestamp) -> Date {
 }
 
 /// Splits off `cluster NAME` at the end.
-fn cluster(text: &str) -> (&str, Option<String>) {
+fn split_cluster(text: &str) -> (&str, Option<String>) {
     let mut words = text.rsplitn(3, char::is_whitespace);
     match (words.next(), words.next()) {
         (Some(name), Some("cluster")) => (words.next().unwrap_or_default().trim(), Some(name.to_owned())),
@@ -257,7 +261,7 @@ fn cluster(text: &str) -> (&str, Option<String>) {
 }
 
 /// Splits off `until DATE` at the end.
-fn until(text: &str) -> Result<(&str, Option<Date>), String> {
+fn split_until(text: &str) -> Result<(&str, Option<Date>), String> {
     let mut words = text.rsplitn(3, char::is_whitespace);
     let (Some(date), Some("until")) = (words.next(), words.next()) else {
         return Ok((text, None));

@@ -47,10 +47,13 @@ pub fn main() -> ExitCode {
     let program = std::env::args_os().next().unwrap_or_default();
     if Applet::of(program) == Applet::Calicoctl {
         hints::remember_name(Applet::Calicoctl);
-        let code = catch_unwind(AssertUnwindSafe(|| calicoctl::run(std::env::args_os())));
-        let code = code.ok().filter(|_| !exit::has_panicked());
-        return ExitCode::from(code.unwrap_or(1));
+        let result = catch_unwind(AssertUnwindSafe(|| calicoctl::run(std::env::args_os())));
+        return match result {
+            Ok(code) if !exit::has_panicked() => ExitCode::from(code),
+            _ => ExitCode::FAILURE,
+        };
     }
+
     let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(exit::panicked()));
     let code = exit::code(&result);
     if let Err(failure) = &result {

@@ -28,7 +28,7 @@ pub(crate) struct Person<'a> {
     /// printed on stderr.
     is_script: bool,
     /// The complete plan that the next question is about, if only a part of it was shown.
-    whole: RefCell<Option<String>>,
+    complete_plan: RefCell<Option<String>>,
     so_far: SoFar,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Person<'a> {
             console,
             agrees,
             is_script: false,
-            whole: RefCell::new(None),
+            complete_plan: RefCell::new(None),
             so_far: SoFar {
                 tells_changes: true,
                 ..SoFar::default()
@@ -110,11 +110,13 @@ impl<'a> Person<'a> {
         if !so_far.tells_changes {
             // calicoctl has no option for it.
             let rechecks = so_far.activity.get() == Some(Activity::Rechecking) && !self.is_script;
-            let at_once = rechecks.then(|| {
-                let command = rerun::replacing("settle", &["--settle", "0"]);
-                format!("{command} does not wait, and also reports changes in progress")
-            });
-            return exit::interrupted().hint_if(at_once);
+            if !rechecks {
+                return exit::interrupted();
+            }
+            let command = rerun::replacing("settle", &["--settle", "0"]);
+            return exit::interrupted().hint(format!(
+                "{command} does not wait, and also reports changes in progress"
+            ));
         }
 
         if let Some(journal) = &*so_far.journal.borrow() {
@@ -129,20 +131,18 @@ impl<'a> Person<'a> {
 
     /// Announces a long wait even with `--quiet`, unless the workflow has announced it. Of the waits before a recheck
     /// or a confirmation, only the first is announced, since `serve` waits repeatedly.
-    fn waits(&self, activity: Activity, time: SignedDuration) {
-        static TOLD: Once = Once::new();
-        let tell = || {
-            self.console.say(&format!(
-                "{}: {time:#}, until {}",
-                progress::words(activity).1,
-                end(time)
-            ))
+    fn announce_wait(&self, activity: Activity, time: SignedDuration) {
+        static ANNOUNCED: Once = Once::new();
+        let announce = || {
+            let (_, words) = progress::words(activity);
+            self.console
+                .say(&format!("{words}: {time:#}, until {}", end_of_wait(time)));
         };
         match activity {
-            Activity::WaitingForSecondRead if self.console.quiet => tell(),
+            Activity::WaitingForSecondRead if self.console.quiet => announce(),
             // The workflow has announced this wait.
             Activity::WaitingForSecondRead => {}
-            _ => TOLD.call_once(tell),
+            _ => ANNOUNCED.call_once(announce),
         }
     }
 }
@@ -157,7 +157,7 @@ impl Person<'_> {
         );
         self.console.info(&format!(
             "rechecking {leaks} in {after:#}, at {}; ctrl-c leaves them as they are",
-            end(after)
+            end_of_wait(after)
         ));
 
         // calicoctl has no option for it.
@@ -228,7 +228,7 @@ impl Operator for Person<'_> {
                 after,
                 kind,
             } => self.tell_second_read(addresses, after, kind),
-            Event::LongWait { activity, time } => self.waits(activity, time),
+            Event::LongWait { activity, time } => self.announce_wait(activity, time),
             Event::StaleLock(lock) => self.tell_stale_lock(lock),
             Event::LockStays if self.is_script => {
                 let unlock = hints::calicoctl("datastore migrate unlock");
@@ -249,7 +249,7 @@ impl Operator for Person<'_> {
         if activity == Activity::Evicting {
             self.so_far.evicts.set(true);
         }
-        let cluster = self.console.fleet.as_ref().map(|of| &*of.name);
+        let cluster = self.console.fleet.as_ref().map(|cluster| &*cluster.name);
         progress::start(activity, self.console.progress, cluster)
     }
 
@@ -264,9 +264,10 @@ impl Operator for Person<'_> {
             }
             return Ok(());
         }
-        let asked = !self.agrees && io::stdin().is_terminal();
-        let whole = preview::preview(proposal, asked, self.console);
-        self.whole.replace(whole.map_err(Failure::io("show the plan"))?);
+        let is_asked = !self.agrees && io::stdin().is_terminal();
+        let complete_plan =
+            preview::preview(proposal, is_asked, self.console).map_err(Failure::io("show the plan"))?;
+        self.complete_plan.replace(complete_plan);
         Ok(())
     }
 
@@ -290,17 +291,22 @@ impl Operator for Person<'_> {
                 return Ok(Some(consent));
             }
             self.can_agree()?;
+
             // A question about a lock is not about the plan that was shown.
-            let whole = self.whole.borrow().clone().filter(|_| !question.unlocks);
-            let answers = if whole.is_some() { "y/N/l" } else { "y/N" };
-            let failed = Failure::io("ask");
+            let complete_plan = if question.unlocks {
+                None
+            } else {
+                self.complete_plan.borrow().clone()
+            };
+            let choices = if complete_plan.is_some() { "y/N/l" } else { "y/N" };
+            let failure = Failure::io("ask");
             loop {
-                let answer = answer(format!("{question} [{answers}] "))
-                    .await
-                    .map_err(&failed)?;
-                match &whole {
-                    Some(whole) if ["l", "list"].contains(&answer.trim().to_ascii_lowercase().as_str()) => {
-                        write!(io::stderr().lock(), "{whole}").map_err(&failed)?;
+                let prompt = format!("{question} [{choices}] ");
+                let answer = read_answer(prompt).await.map_err(&failure)?;
+                let asks_for_list = matches!(answer.trim().to_ascii_lowercase().as_str(), "l" | "list");
+                match &complete_plan {
+                    Some(plan) if asks_for_list => {
+                        write!(io::stderr().lock(), "{plan}").map_err(&failure)?;
                     }
                     _ => return Ok(Consent::from_answer(question, &answer)),
                 }
@@ -310,17 +316,17 @@ impl Operator for Person<'_> {
 }
 
 /// Formats the time of day at the end of a wait.
-fn end(after: SignedDuration) -> String {
+fn end_of_wait(time: SignedDuration) -> String {
     Timestamp::now()
-        .saturating_add(after)
+        .saturating_add(time)
         .unwrap_or(Timestamp::MAX)
         .strftime("%H:%M:%S UTC")
         .to_string()
 }
 
 /// Prints a question and waits for a line on a separate thread, so that ctrl-c can end the program.
-async fn answer(question: String) -> io::Result<String> {
-    let asked = tokio::task::spawn_blocking(move || -> io::Result<String> {
+async fn read_answer(question: String) -> io::Result<String> {
+    let reading = tokio::task::spawn_blocking(move || -> io::Result<String> {
         let mut out = io::stderr().lock();
         write!(out, "{}", escape(&question))?;
         out.flush()?;
@@ -329,5 +335,5 @@ async fn answer(question: String) -> io::Result<String> {
         io::stdin().lock().read_line(&mut answer)?;
         Ok(answer)
     });
-    asked.await.map_err(io::Error::other)?
+    reading.await.map_err(io::Error::other)?
 }

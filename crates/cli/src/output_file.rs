@@ -25,7 +25,8 @@ impl OutputFile {
         let (format, path) = text
             .split_once('=')
             .ok_or("expected FORMAT=PATH, such as `prometheus=/tmp/a.prom`")?;
-        let format = Format::from_str(format, true).map_err(|_| {
+        let ignore_case = true;
+        let format = Format::from_str(format, ignore_case).map_err(|_| {
             let names = Format::value_variants()
                 .iter()
                 .filter_map(ValueEnum::to_possible_value);

@@ -33,14 +33,13 @@ impl Past {
             return Err(Failure::usage("with --archive, --datastore has no effect"));
         }
         let state = state_at(folder, at, &Person::watching(console))?;
-        let datastore = Some(state.path.to_string_lossy().into_owned());
-        let shown_as = Some(shown_as(folder, &state));
+        let global = Global {
+            datastore: Some(state.path.to_string_lossy().into_owned()),
+            shown_as: Some(shown_as(folder, &state)),
+            ..global.clone()
+        };
         Ok(Some(Self {
-            global: Global {
-                datastore,
-                shown_as,
-                ..global.clone()
-            },
+            global,
             _state: state,
         }))
     }

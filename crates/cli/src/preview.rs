@@ -52,12 +52,10 @@ fn show(document: &impl Document, fits: bool, asked: bool, console: &Console) ->
     if !asked || fits || console.format == Format::Wide {
         return Ok(None);
     }
-    document::text(
-        document,
-        Page {
-            wide: true,
-            ..console.page
-        },
-    )
-    .map(Some)
+
+    let page = Page {
+        wide: true,
+        ..console.page
+    };
+    document::text(document, page).map(Some)
 }

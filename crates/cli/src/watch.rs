@@ -43,7 +43,7 @@ pub(crate) fn repeat(
             Ok(())
         });
         match waited.and_then(|()| round(&console)) {
-            Ok(ended) => outcome = ended,
+            Ok(outcome_of_round) => outcome = outcome_of_round,
             Err(failure) if failure.kind == Kind::Interrupted => return Err(failure),
             Err(failure) => console.failure(&failure),
         }
@@ -51,21 +51,20 @@ pub(crate) fn repeat(
     Ok(outcome)
 }
 
-/// Waits for a change after a revision, but not longer than `every`. Without a revision, or if the datastore cannot be
+/// Waits for a change after a revision, but not longer than `longest`. Without a revision, or if the datastore cannot be
 /// reached, waits for the whole time.
-pub(crate) async fn wait(every: Duration, after: Option<i64>, global: &Global, console: &Console) {
+pub(crate) async fn wait(longest: Duration, revision: Option<i64>, global: &Global, console: &Console) {
     let begin = Instant::now();
     let change = async {
         let datastore = connect::open(global, console).await?;
-        match after {
-            Some(after) => Ok(datastore.next_change(after).await?),
+        match revision {
+            Some(revision) => Ok(datastore.next_change(revision).await?),
             None => std::future::pending().await,
         }
     };
-    let changed = tokio::time::timeout(every, change).await;
-    let rest = match changed {
+    let pause = match tokio::time::timeout(longest, change).await {
         Ok(Ok::<(), Failure>(())) => TOGETHER,
-        Ok(Err(_)) | Err(_) => every.saturating_sub(begin.elapsed()),
+        Ok(Err(_)) | Err(_) => longest.saturating_sub(begin.elapsed()),
     };
-    tokio::time::sleep(rest).await;
+    tokio::time::sleep(pause).await;
 }

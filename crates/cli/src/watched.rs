@@ -32,7 +32,7 @@ impl Watched {
         }
         let separator = match &last.content {
             None => "",
-            Some(same) if *same == content => return None,
+            Some(last_content) if *last_content == content => return None,
             Some(_) if format == Format::Yaml => "---\n",
             Some(_) if format == Format::Json => "",
             Some(_) => "\n",
@@ -41,7 +41,7 @@ impl Watched {
         Some(separator)
     }
 
-    /// The revision of the last document; `None` if it has none.
+    /// Returns the revision of the last document; `None` if it has none.
     pub(crate) fn revision(&self) -> Option<i64> {
         lock(&self.0).revision
     }

@@ -67,7 +67,8 @@ impl Change {
             (None, None) => None,
             (None, Some(_)) => Some(Self::New),
             (Some(_), None) => Some(Self::Gone),
-            (Some(before), Some(after)) => (before != after).then_some(Self::Changed),
+            (Some(before), Some(after)) if before != after => Some(Self::Changed),
+            (Some(_), Some(_)) => None,
         }
     }
 }
@@ -130,7 +131,7 @@ impl<'s> AddressRecord<'s> {
     /// Returns the node that the record names, or else the node that owns the block.
     pub fn node(self) -> Option<String> {
         let node = self.node_name().text();
-        (!node.is_empty()).then_some(node)
+        if node.is_empty() { None } else { Some(node) }
     }
 
     /// Returns the type and name of the owner.
@@ -229,9 +230,14 @@ pub(crate) fn assigned_and_released(
     let mut released = 0;
     for [before, after] in addresses(old, new) {
         let change = address_change([before, after]);
-        if matches!(change, Some(Assigned | Released | Moved | Renewed)) {
-            assigned += u64::from(is_counted(after));
-            released += u64::from(is_counted(before));
+        if !matches!(change, Some(Assigned | Released | Moved | Renewed)) {
+            continue;
+        }
+        if is_counted(after) {
+            assigned += 1;
+        }
+        if is_counted(before) {
+            released += 1;
         }
     }
     (assigned, released)
@@ -239,18 +245,19 @@ pub(crate) fn assigned_and_released(
 
 /// True if both records have the same handle or, if neither has a handle, the same content.
 pub(crate) fn is_same_owner(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> bool {
-    let [old_handle, new_handle] =
-        [old, new].map(|record| record.clean_handle().filter(|handle| !handle.is_empty()));
-    match (old_handle, new_handle) {
-        (None, None) => is_same_record(old, new),
-        (old, new) => old == new,
+    let old_handle = old.clean_handle().filter(|handle| !handle.is_empty());
+    let new_handle = new.clean_handle().filter(|handle| !handle.is_empty());
+    if old_handle.is_none() && new_handle.is_none() {
+        return is_same_record(old, new);
     }
+    old_handle == new_handle
 }
 
 /// False if the address was certainly assigned again: its sequence number (Calico 3.22.2 and later) or, without one,
 /// its allocation time differs.
 fn is_same_allocation(old: AddressRecord<'_>, new: AddressRecord<'_>) -> bool {
-    let [old_number, new_number] = [old, new].map(|held| held.allocation.sequence);
+    let old_number = old.allocation.sequence;
+    let new_number = new.allocation.sequence;
     if old.block() == new.block() && old_number != 0 && new_number != 0 {
         return old_number == new_number;
     }
@@ -262,7 +269,8 @@ fn is_same_allocation(old: AddressRecord<'_>, new: AddressRecord<'_>) -> bool {
 
 /// True if two records say the same, in whatever order their attributes are stored.
 fn is_same_record(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> bool {
-    let [old_alternate, new_alternate] = [old, new].map(|record| record.alternate().unwrap_or_default());
+    let old_alternate = old.alternate().unwrap_or_default();
+    let new_alternate = new.alternate().unwrap_or_default();
     old.handle() == new.handle()
         && old.owner().is_same(new.owner())
         && old_alternate.is_same(new_alternate)

@@ -40,11 +40,12 @@ impl FromStr for Keep {
 
     /// Parses rules such as `24h:all,30d:daily`, from the shortest time to the longest.
     fn from_str(text: &str) -> Result<Self, KeepError> {
-        let rules = text.split(',').map(rule).collect::<Result<Vec<_>, _>>()?;
-        if rules
-            .windows(2)
-            .any(|pair| pair[0].younger_than >= pair[1].younger_than)
-        {
+        let mut rules: Vec<Rule> = Vec::new();
+        for part in text.split(',') {
+            rules.push(parse_rule(part)?);
+        }
+        let are_ascending = rules.is_sorted_by(|rule, next| rule.younger_than < next.younger_than);
+        if !are_ascending {
             return Err(KeepError(
                 "each time must be longer than the previous one".to_owned(),
             ));
@@ -54,7 +55,7 @@ impl FromStr for Keep {
 }
 
 /// Parses a rule such as `30d:daily`.
-fn rule(text: &str) -> Result<Rule, KeepError> {
+fn parse_rule(text: &str) -> Result<Rule, KeepError> {
     let expected = || {
         KeepError(format!(
             "{text:?} is not a rule: expected TIME:HOW, such as `24h:all`, `30d:daily` or `1y:monthly`; HOW is all, hourly, \
@@ -97,19 +98,25 @@ impl Keep {
     /// newest export is always kept. An export later than `now` is also kept: a clock must be wrong, so the age of the
     /// export is unknown.
     pub fn to_remove(&self, times: &[Timestamp], now: Timestamp) -> Vec<bool> {
-        let mut taken = BTreeSet::new();
         let newest = times.len().saturating_sub(1);
+        let mut periods_with_export = BTreeSet::new();
         let mut remove = vec![false; times.len()];
         // Going backward, the last export of each period comes first.
-        for (place, time) in times.iter().enumerate().rev() {
+        for (position, time) in times.iter().enumerate().rev() {
             let age = now.duration_since(*time);
-            let rule = self.0.iter().position(|rule| age <= rule.younger_than);
-            remove[place] = match rule.map(|place| (place, self.0[place].every)) {
-                _ if age.is_negative() => false,
-                None => place != newest,
-                Some((_, Every::All)) => false,
-                Some((rule, every)) => !taken.insert((rule, period(*time, every))) && place != newest,
+            if age.is_negative() {
+                continue;
+            }
+            let Some(rule) = self.0.iter().position(|rule| age <= rule.younger_than) else {
+                remove[position] = position != newest;
+                continue;
             };
+            let every = self.0[rule].every;
+            if every == Every::All {
+                continue;
+            }
+            let is_last_of_period = periods_with_export.insert((rule, period(*time, every)));
+            remove[position] = !is_last_of_period && position != newest;
         }
         remove
     }
@@ -117,7 +124,6 @@ impl Keep {
 
 /// Returns the hour, day, week, month or year that contains a time, as text.
 fn period(time: Timestamp, every: Every) -> String {
-    let at = time.to_zoned(TimeZone::UTC);
     let format = match every {
         Every::All => "%s",
         Every::Hour => "%Y-%m-%d %H",
@@ -126,7 +132,7 @@ fn period(time: Timestamp, every: Every) -> String {
         Every::Month => "%Y-%m",
         Every::Year => "%Y",
     };
-    at.strftime(format).to_string()
+    time.to_zoned(TimeZone::UTC).strftime(format).to_string()
 }
 
 #[cfg(test)]

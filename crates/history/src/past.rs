@@ -70,8 +70,9 @@ impl<P: Past> PastReader<P> {
 
     /// Adds a block of the next state.
     pub fn add(&mut self, key: &[u8], entry: &Snapshot) {
-        self.next
-            .extend(block(entry).map(|block| (key.to_vec(), block.clone())));
+        if let Some(block) = block(entry) {
+            self.next.insert(key.to_vec(), block.clone());
+        }
     }
 
     /// Completes the next state. Depending on `follows`, compares it with the last state, starts over with it, or drops
@@ -87,7 +88,7 @@ impl<P: Past> PastReader<P> {
                 for (key, block) in &next {
                     self.count(last.remove(key).as_ref(), Some(block));
                 }
-                // The blocks that are left were deleted.
+                // The remaining blocks were deleted.
                 for deleted in last.values() {
                     self.count(Some(deleted), None);
                 }
@@ -126,8 +127,10 @@ impl<P: Past> PastReader<P> {
 
     /// Extends the observed time to `at`.
     pub fn reach(&mut self, at: Timestamp) {
-        if let Some(before) = self.at.filter(|before| *before < at) {
-            self.past.pass(before, at);
+        if let Some(last) = self.at
+            && last < at
+        {
+            self.past.pass(last, at);
             self.at = Some(at);
         }
     }
@@ -136,9 +139,10 @@ impl<P: Past> PastReader<P> {
         self.past
     }
 
-    fn count(&mut self, before: Option<&Block>, now: Option<&Block>) {
-        if let Some(block) = now.or(before) {
-            let (assigned, released) = assigned_and_released(before, now, P::counts);
+    /// Passes on the numbers of changes between two states of a block.
+    fn count(&mut self, before: Option<&Block>, after: Option<&Block>) {
+        if let Some(block) = after.or(before) {
+            let (assigned, released) = assigned_and_released(before, after, P::counts);
             self.past.change(block.cidr(), assigned, released);
         }
     }
@@ -146,11 +150,7 @@ impl<P: Past> PastReader<P> {
 
 /// Returns the usable block of an entry; `None` if there is none or it is marked deleted.
 fn block(entry: &Snapshot) -> Option<&Block> {
-    entry
-        .blocks
-        .iter()
-        .find(|block| !block.value.content.is_deleted())?
-        .value
-        .content
-        .usable()
+    let mut blocks = entry.blocks.iter().map(|block| &block.value.content);
+    let content = blocks.find(|content| !content.is_deleted())?;
+    content.usable()
 }

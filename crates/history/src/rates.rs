@@ -36,7 +36,10 @@ impl Rates {
     /// Returns the average time until an address is released. It is estimated with Little's law, which takes addresses
     /// that are still held into account. `None` if no address was released.
     pub fn lifetime(&self) -> Option<SignedDuration> {
-        let seconds = (self.left > 0).then(|| self.held / self.left as f64)?;
+        if self.left == 0 {
+            return None;
+        }
+        let seconds = self.held / self.left as f64;
         SignedDuration::try_from_secs_f64(seconds).ok()
     }
 }

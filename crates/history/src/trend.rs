@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use calipam_model::IpNet;
+use calipam_model::attributes::AttributeRef;
 use calipam_model::block::Block;
 use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
@@ -58,7 +59,8 @@ impl Trends {
             trend.reach(snapshot.taken_at);
         }
 
-        let [blocks_before, blocks_now] = [before, now].map(usable);
+        let blocks_before = usable_blocks(before);
+        let blocks_now = usable_blocks(now);
         let cidrs: BTreeSet<IpNet> = blocks_before.keys().chain(blocks_now.keys()).copied().collect();
         for cidr in cidrs {
             let before = blocks_before.get(&cidr).copied();
@@ -67,7 +69,8 @@ impl Trends {
             if is_undecodable {
                 continue;
             }
-            let (assigned, released) = assigned_and_released(before.flatten(), now.flatten(), |_| true);
+            let every_address = |_: &AttributeRef<'_>| true;
+            let (assigned, released) = assigned_and_released(before.flatten(), now.flatten(), every_address);
             self.change(cidr, assigned, released);
         }
     }
@@ -138,14 +141,16 @@ impl Trend {
     }
 
     fn begin_anew(&mut self, now: Timestamp) {
-        (self.begin, self.growing) = (now, 0);
+        self.begin = now;
+        self.growing = 0;
     }
 
     /// Returns the beginning of the first known span.
     fn first(&self) -> Timestamp {
-        self.sums
-            .front()
-            .map_or(self.begin, |(end, _)| end.saturating_sub(SPAN).unwrap_or(*end))
+        match self.sums.front() {
+            Some((end, _)) => end.saturating_sub(SPAN).unwrap_or(*end),
+            None => self.begin,
+        }
     }
 
     fn add(&mut self, assigned: u64, released: u64) {
@@ -162,7 +167,9 @@ impl Trend {
             self.sums.clear();
             return self.begin_anew(now);
         }
-        while let Some(end) = self.begin.checked_add(SPAN).ok().filter(|end| *end <= now) {
+        while let Ok(end) = self.begin.checked_add(SPAN)
+            && end <= now
+        {
             self.sums.push_back((end, std::mem::take(&mut self.growing)));
             self.begin = end;
         }
@@ -181,7 +188,7 @@ impl Trend {
         let squares = sums.map(|sum| (sum - mean).powi(2)).sum::<f64>();
         let error = (squares / (number - 1.0) / number).sqrt();
         // A sufficient approximation of Student's t-distribution for 5 or more degrees of freedom.
-        let beyond = (1.96 + 3.05 / (number - 1.0)) * error;
+        let margin = (1.96 + 3.05 / (number - 1.0)) * error;
 
         let seconds_until_full = |sum: f64| {
             if sum > 0.0 {
@@ -193,15 +200,15 @@ impl Trend {
             }
         };
         Some(Forecast {
-            earliest: seconds_until_full(mean + beyond),
+            earliest: seconds_until_full(mean + margin),
             expected: seconds_until_full(mean),
-            latest: seconds_until_full(mean - beyond),
+            latest: seconds_until_full(mean - margin),
         })
     }
 }
 
 /// Returns the blocks of a snapshot by key; `None` for those that cannot be decoded.
-fn usable(objects: &Snapshot) -> BTreeMap<IpNet, Option<&Block>> {
+fn usable_blocks(objects: &Snapshot) -> BTreeMap<IpNet, Option<&Block>> {
     let mut blocks = BTreeMap::new();
     for cidr in objects.hidden_blocks() {
         blocks.insert(cidr, None);

@@ -23,7 +23,7 @@ use jiff::Timestamp;
 
 pub use self::states::{ArchivedState, state_at, states_around};
 use crate::failure::{Failure, Kind, Result};
-use crate::history::{History, Reach, Span, about, written};
+use crate::history::{History, Reach, Span, about, journaled_writes};
 use crate::object::{KnownNames, Object, whole_id};
 use crate::operator::{Access, Activity, Operator};
 use crate::read::{progress, watched};
@@ -118,9 +118,13 @@ pub fn archive_history(
     let archive = open(folder, operator)?;
     let about = subject(&archive, object, operator)?;
     let guid = archive.guid().unwrap_or_default().to_owned();
-    let written = journals
-        .map(|folder| written(folder, &guid, None, operator))
-        .unwrap_or_default();
+    let writes = match journals {
+        Some(folder) => {
+            let any_datastore = None;
+            journaled_writes(folder, &guid, any_datastore, operator)
+        }
+        None => Vec::new(),
+    };
     let handle = match &about {
         HistorySubject::Handle(id) => Some(id.as_str()),
         HistorySubject::Address(_)
@@ -129,18 +133,18 @@ pub fn archive_history(
         | HistorySubject::Pod(_) => None,
     };
 
-    let mut reader = ExportReader::new(&about, &written);
+    let mut reader = ExportReader::new(&about, &writes);
     let part = Part::Records { handle };
     let is_recorded = archive.exports().iter().any(|export| export.changes().exists());
     let mut span = ReadSpan::default();
     if is_recorded {
-        let concerned = concerned(&archive, part, &about)?;
-        let is_wanted = |key: &[u8]| concerned.contains(key);
-        span = each_state(&archive, &is_wanted, Some(operator), |update| {
+        let keys = keys_about(&archive, part, &about)?;
+        let is_wanted = |key: &[u8]| keys.contains(key);
+        span = read_states(&archive, &is_wanted, Some(operator), |update| {
             take_update(&mut reader, update, RECORDS);
         })?;
     } else {
-        each(&archive, part, operator, |snapshot| {
+        read_exports(&archive, part, operator, |snapshot| {
             span.exports.push(snapshot.taken_at);
             reader.take(snapshot, RECORDS);
         })?;
@@ -148,15 +152,18 @@ pub fn archive_history(
 
     // The records name the pods, which are read in a second pass.
     let pods = reader.pods();
-    let users = Part::Users(&pods);
-    if pods.is_empty() {
-        // There is nothing more to read.
-    } else if is_recorded {
-        each_state(&archive, &|key| users.holds(key), None, |update| {
-            take_update(&mut reader, update, USERS);
-        })?;
-    } else {
-        each(&archive, users, operator, |snapshot| reader.take(snapshot, USERS))?;
+    if !pods.is_empty() {
+        let users = Part::Users(&pods);
+        if is_recorded {
+            let is_wanted = |key: &[u8]| users.holds(key);
+            // The first pass has warned of damaged recordings.
+            let quiet = None;
+            read_states(&archive, &is_wanted, quiet, |update| {
+                take_update(&mut reader, update, USERS);
+            })?;
+        } else {
+            read_exports(&archive, users, operator, |snapshot| reader.take(snapshot, USERS))?;
+        }
     }
 
     let events = reader.finish();
@@ -181,7 +188,7 @@ fn take_update(reader: &mut ExportReader<'_>, update: StateUpdate, sources: &[So
 }
 
 /// Returns the keys of objects in a part of the archive that concern the subject of a history in at least one version.
-fn concerned(archive: &Archive, part: Part<'_>, about: &HistorySubject) -> Result<HashSet<Vec<u8>>> {
+fn keys_about(archive: &Archive, part: Part<'_>, about: &HistorySubject) -> Result<HashSet<Vec<u8>>> {
     let mut keys = HashSet::new();
     let mut known = Known::default();
     let is_in_part = |key: &[u8]| part.holds(key);
@@ -230,8 +237,9 @@ struct ReadSpan {
 }
 
 /// Passes the states of the objects that `is_wanted` accepts to `take`: one for each export and each recorded change.
-/// With two recorders, the states of the later recorder begin where those of the earlier one end.
-fn each_state(
+/// With two recorders, the states of the later recorder begin where those of the earlier one end. Warns the operator, if
+/// there is one, of damaged recordings.
+fn read_states(
     archive: &Archive,
     is_wanted: &dyn Fn(&[u8]) -> bool,
     operator: Option<&dyn Operator>,
@@ -263,14 +271,14 @@ fn each_state(
 }
 
 /// Passes a part of each export to `take`, beginning with the oldest export.
-fn each(
+fn read_exports(
     archive: &Archive,
     part: Part<'_>,
     operator: &dyn Operator,
     mut take: impl FnMut(Snapshot),
 ) -> Result<()> {
     let meter = operator.start(Activity::Reading);
-    let mut read = || -> Result<()> {
+    let mut read_all = || -> Result<()> {
         for export in archive.exports() {
             if let Some(snapshot) = export.read(part, &progress(&meter))? {
                 take(snapshot);
@@ -279,7 +287,8 @@ fn each(
         Ok(())
     };
 
-    let result = read();
+    // The meter ends even after an error.
+    let result = read_all();
     meter.end();
     result
 }
@@ -290,29 +299,34 @@ fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result
     let (Object::Handle(begin) | Object::Text(begin)) = &object else {
         return about(object);
     };
-    if let formed @ (Object::Network(_) | Object::Pod(_)) = object.clone().by_form() {
-        return about(formed);
+    if let network_or_pod @ (Object::Network(_) | Object::Pod(_)) = object.clone().by_form() {
+        return about(network_or_pod);
     }
-    let mut known = KnownNames::default();
-    each(archive, Part::Records { handle: None }, operator, |snapshot| {
-        known.nodes.append(&mut known_nodes(&[&snapshot]));
-        known.handles.append(&mut handle_ids(&snapshot, begin));
+
+    let mut known_names = KnownNames::default();
+    let part = Part::Records { handle: None };
+    read_exports(archive, part, operator, |snapshot| {
+        known_names.nodes.append(&mut known_nodes(&[&snapshot]));
+        known_names.handles.append(&mut handle_ids(&snapshot, begin));
     })?;
     match object {
-        Object::Handle(begin) => Ok(HistorySubject::Handle(whole_id(&begin, known.handles)?)),
-        Object::Text(name) => about(known.find_past(&name)?),
+        Object::Handle(begin) => {
+            let id = whole_id(&begin, known_names.handles)?;
+            Ok(HistorySubject::Handle(id))
+        }
+        Object::Text(name) => about(known_names.find_past(&name)?),
         other => about(other),
     }
 }
 
 /// Opens an archive, which must not be empty.
 pub(crate) fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive> {
-    open_unless_empty(folder, operator)?.ok_or_else(|| {
-        Failure::new(Kind::Failed, format!("{} holds no export", folder.display())).hint(Hint::new(
-            "{} adds one",
-            [Call::to(["export", "--archive", &folder.to_string_lossy()])],
-        ))
-    })
+    if let Some(archive) = open_unless_empty(folder, operator)? {
+        return Ok(archive);
+    }
+    let message = format!("{} holds no export", folder.display());
+    let export = Call::to(["export", "--archive", &folder.to_string_lossy()]);
+    Err(Failure::new(Kind::Failed, message).hint(Hint::new("{} adds one", [export])))
 }
 
 /// Opens an archive; `None` if it has no exports. Warns of exports that are out of order.
@@ -328,10 +342,9 @@ pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Resul
     if archive.exports().is_empty() {
         return Ok(None);
     }
-    for [first, second] in archive
-        .pairs_with_falling_revisions()
-        .map(|pair| pair.map(|export| export.taken_at))
-    {
+    for [first, second] in archive.pairs_with_falling_revisions() {
+        let first = first.taken_at;
+        let second = second.taken_at;
         operator.warn(format!(
             "the export from {second:.0} has older data than the one from {first:.0}: a clock was set back, or the datastore \
              was restored; events between them can be out of order"

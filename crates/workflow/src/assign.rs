@@ -1,7 +1,9 @@
 //! `assign`: assigns addresses.
 
+use std::collections::BTreeSet;
+
 use calipam_model::node::Node;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{Snapshot, Versioned};
 use calipam_plan::Plan;
 use calipam_plan::assign;
 
@@ -34,28 +36,31 @@ pub async fn assign(access: Access<'_>, request: &AssignRequest) -> Result<Repai
     let tried_plan = seen.try_plan(first_plan, &request.criteria)?;
     let shown_plan = tried_plan.clone();
     // An address may have been taken while the operator was thinking.
-    let holds = async |was_asked: bool| {
+    let check_again = async |was_asked: bool| {
         if !was_asked {
             return Ok(Vec::new());
         }
-        let now = read_and_check(access, &request.criteria).await?;
-        match assign::taken_since(&now.basis(&request.criteria), &shown_plan).pop() {
+        let seen_later = read_and_check(access, &request.criteria).await?;
+        match assign::taken_since(&seen_later.basis(&request.criteria), &shown_plan).pop() {
             Some(taken) => Err(Failure::refused(format!("{}; nothing was changed", taken.detail))),
             None => Ok(Vec::new()),
         }
     };
-    run.write_if(tried_plan, None, holds).await
+    let passed = None;
+    run.write_if(tried_plan, passed, check_again).await
 }
 
 /// Finds the node that the request names.
 fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node> {
-    let wanted = &request.wanted.node;
-    let nodes = || snapshot.nodes.iter().map(|stored| &stored.value);
-    if let Some(node) = nodes().find(|node| node.name == *wanted) {
-        return Ok(node);
+    let name = &request.wanted.node;
+    let mut known_names = BTreeSet::new();
+    for Versioned { value: node, .. } in &snapshot.nodes {
+        if node.name == *name {
+            return Ok(node);
+        }
+        known_names.insert(node.name.clone());
     }
-    let known = nodes().map(|node| node.name.clone()).collect();
-    Err(scope::unknown_node(wanted, &known))
+    Err(scope::unknown_node(name, &known_names))
 }
 
 /// Plans the assignment, in the pools that the request names.

@@ -47,29 +47,34 @@ impl CheckResult {
 /// Reads and checks the cluster. Objects whose findings a half-done Calico operation could explain are read again, and
 /// findings whose objects have changed are dropped.
 pub(crate) async fn read_and_check(access: Access<'_>, criteria: &Criteria) -> Result<CheckResult> {
-    let (checked, ()) = read_check_and_evaluate(access, criteria, |_, _| ()).await?;
+    let evaluate_nothing = |_: Context<'_>, _: &mut Report| ();
+    let (checked, ()) = read_check_and_evaluate(access, criteria, evaluate_nothing).await?;
     Ok(checked)
 }
 
-/// Reads and checks the cluster. Also returns the result of `evaluate`, which gets the context of the check and may
-/// change the report. With a million addresses, a second context costs as much as all rules.
+/// Does the same as [`read_and_check`], then calls `evaluate` with the context of the check and the report, which it
+/// may change, and returns its result, too. `evaluate` gets the context because another one would cost as much as all
+/// rules if the cluster has a million addresses.
 pub(crate) async fn read_check_and_evaluate<T>(
     access: Access<'_>,
     criteria: &Criteria,
     evaluate: impl FnOnce(Context<'_>, &mut Report) -> T,
 ) -> Result<(CheckResult, T)> {
     let mut snapshot = read(access).await?;
+    // A file can claim this of its data; only `recheck` may claim it here.
     snapshot.rechecked = false;
+
     let context = Context::new(&snapshot, &criteria.options);
     let mut report = context.check();
     let dropped = recheck(access, &snapshot, &mut report, criteria.recheck_after).await?;
-    let evaluated = evaluate(context, &mut report);
-    let checked = CheckResult {
+    let evaluation = evaluate(context, &mut report);
+
+    let result = CheckResult {
         snapshot,
         report,
         dropped,
     };
-    Ok((checked, evaluated))
+    Ok((result, evaluation))
 }
 
 /// Finds the causes of the findings in a complete report, and what helps in the named part of the cluster.
@@ -102,10 +107,12 @@ pub(crate) async fn recheck(
             .operator
             .tell(Event::Detail(format!("rechecking {objects} after {pause:#}")));
         wait(pause, Activity::Rechecking, access.operator).await;
+
         let Some(later) = access.datastore.reread(&keys).await? else {
             break;
         };
         dropped.append(&mut recheck.take(report, later));
     }
+
     Ok(dropped)
 }

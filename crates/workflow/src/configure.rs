@@ -41,27 +41,27 @@ pub async fn configure(access: Access<'_>, request: &ConfigureRequest) -> Result
     let resource = stored.pop().flatten();
     let cluster = stored.pop().flatten();
 
-    let whole = if request.predicts_effects {
-        Some(read(access).await)
-    } else {
-        None
-    };
-    let few = || Snapshot {
-        datastore: access.datastore.kind(),
-        location: access.datastore.location(),
-        taken_at: clock::now(),
-        cluster: cluster.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()),
-        ipam_configuration: resource.and_then(|stored| IpamConfig::parse_resource(&stored.raw).ok()),
-        ..Snapshot::default()
-    };
-    let (snapshot, unknown) = match whole {
-        Some(Ok(snapshot)) => (snapshot, None),
-        // A user who may write the configuration may lack permission to read everything.
-        Some(Err(error)) => (
-            few(),
-            Some(format!("the effect on nodes and addresses is unknown: {error}")),
-        ),
-        None => (few(), None),
+    let mut everything = None;
+    let mut unknown_effects = None;
+    if request.predicts_effects {
+        match read(access).await {
+            Ok(snapshot) => everything = Some(snapshot),
+            // A user who may write the configuration may lack permission to read everything.
+            Err(error) => {
+                unknown_effects = Some(format!("the effect on nodes and addresses is unknown: {error}"));
+            }
+        }
+    }
+    let snapshot = match everything {
+        Some(snapshot) => snapshot,
+        None => Snapshot {
+            datastore: access.datastore.kind(),
+            location: access.datastore.location(),
+            taken_at: clock::now(),
+            cluster: cluster.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()),
+            ipam_configuration: resource.and_then(|stored| IpamConfig::parse_resource(&stored.raw).ok()),
+            ..Snapshot::default()
+        },
     };
     let config = match &config {
         None => None,
@@ -77,13 +77,12 @@ pub async fn configure(access: Access<'_>, request: &ConfigureRequest) -> Result
 
     let mut plan = configure::plan(snapshot, config, &request.settings)?;
     if !plan.is_empty() {
-        plan.warnings.extend(unknown.map(Hint::from));
+        plan.warnings.extend(unknown_effects.map(Hint::from));
     }
-    let repaired = run.write(plan, None).await?;
-    if repaired
-        .run
-        .as_ref()
-        .is_some_and(|run| run.execution.is_complete())
+    let passed = None;
+    let repaired = run.write(plan, passed).await?;
+    if let Some(executed) = &repaired.run
+        && executed.execution.is_complete()
     {
         check_kept(access.datastore, &request.settings).await?;
     }

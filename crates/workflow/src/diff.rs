@@ -72,19 +72,19 @@ pub async fn diff<'p>(
         new: after,
     } = pair;
     let options = Options::default();
-    let (unchecked, mut of_old, mut of_new) = thread::scope(|scope| {
-        let of_new = scope.spawn(|| check(after, &options));
-        let unchecked = scope.spawn(|| compare(before, after, wanted));
+    let (comparison, mut old_report, mut new_report) = thread::scope(|scope| {
+        let new_check = scope.spawn(|| check(after, &options));
+        let comparison = scope.spawn(|| compare(before, after, wanted));
         let context = Context::new(before, &options);
-        let of_old = context.check();
-        let mut of_new = result_of(of_new);
-        forget_aged(context, &of_old, after.taken_at, &mut of_new);
-        (result_of(unchecked), of_old, of_new)
+        let old_report = context.check();
+        let mut new_report = result_of(new_check);
+        forget_aged(context, &old_report, after.taken_at, &mut new_report);
+        (result_of(comparison), old_report, new_report)
     });
 
-    recheck_side(new, after, &mut of_new, &of_old, pause, operator).await?;
-    recheck_side(old, before, &mut of_old, &of_new, pause, operator).await?;
-    Ok(unchecked.checked(of_old, of_new, wanted))
+    recheck_side(new, after, &mut new_report, &old_report, pause, operator).await?;
+    recheck_side(old, before, &mut old_report, &new_report, pause, operator).await?;
+    Ok(comparison.checked(old_report, new_report, wanted))
 }
 
 /// Waits for a thread, and panics if it panicked.
@@ -95,58 +95,54 @@ fn result_of<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 /// Reads both states. Two files are read in parallel, because decoding a file keeps only one core busy and there is no
 /// server that could be overloaded.
 async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(Snapshot, Snapshot)> {
-    let is_live = |side: &Side| side.datastore.is_live();
-    if !is_live(old) && !is_live(new) {
+    if !old.datastore.is_live() && !new.datastore.is_live() {
         return read_two(&old.datastore, &new.datastore, operator).await;
     }
-    let read = async |side: &Side| read_at(Access::new(&side.datastore, operator), side.revision).await;
-    Ok((read(old).await?, read(new).await?))
+    let before = read_at(Access::new(&old.datastore, operator), old.revision).await?;
+    let after = read_at(Access::new(&new.datastore, operator), new.revision).await?;
+    Ok((before, after))
 }
 
 /// Refuses to compare two clusters without `force`, and warns if one of them has no GUID.
 fn compare_clusters(old: &Snapshot, new: &Snapshot, force: bool, operator: &dyn Operator) -> Result<()> {
-    let guids = [old, new].map(|snapshot| snapshot.guid().to_owned());
-    if let Some(unknown) = [old, new]
-        .into_iter()
-        .zip(&guids)
-        .find(|(_, guid)| guid.is_empty())
-    {
-        operator.warn(format!(
-            "{} does not name its cluster: the two states might be from different clusters",
-            unknown.0.location
-        ));
-        return Ok(());
+    for snapshot in [old, new] {
+        if snapshot.guid().is_empty() {
+            operator.warn(format!(
+                "{} does not name its cluster: the two states might be from different clusters",
+                snapshot.location
+            ));
+            return Ok(());
+        }
     }
-    if guids[0] == guids[1] {
+
+    let old_guid = old.guid();
+    let new_guid = new.guid();
+    if old_guid == new_guid {
         return Ok(());
     }
     if !force {
-        let message = format!(
-            "the two states are from different clusters: {} and {}",
-            guids[0], guids[1]
-        );
+        let message = format!("the two states are from different clusters: {old_guid} and {new_guid}");
         let hint = "name two states of the same cluster, or compare them anyway: {}";
         return Err(Failure::usage(message).hint(Hint::new(hint, [Call::again_with(["--force"])])));
     }
-
     operator.warn(format!(
-        "--force: comparing different clusters, {} and {}",
-        guids[0], guids[1]
+        "--force: comparing different clusters, {old_guid} and {new_guid}"
     ));
     Ok(())
 }
 
+/// Returns the code and subject of each finding.
 fn subjects(report: &Report) -> HashSet<(Code, &Subject)> {
     report.findings.iter().map(|finding| finding.key_ref()).collect()
 }
 
 /// Removes from the later report the findings that the earlier state would also have at the later time. An allocation
 /// that was too young to be checked can become a finding merely because time has passed.
-fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &mut Report) {
-    let known = subjects(of_old);
+fn forget_aged(before: Context<'_>, old_report: &Report, later: Timestamp, new_report: &mut Report) {
+    let old_subjects = subjects(old_report);
     let mut new_codes: HashSet<Code> = HashSet::new();
-    for finding in &of_new.findings {
-        if !known.contains(&finding.key_ref()) {
+    for finding in &new_report.findings {
+        if !old_subjects.contains(&finding.key_ref()) {
             new_codes.insert(finding.code);
         }
     }
@@ -156,9 +152,9 @@ fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &
 
     let aged = before.aged(later, &new_codes);
     let aged: HashSet<(Code, &Subject)> = aged.iter().map(|(code, subject)| (*code, subject)).collect();
-    of_new.retain(|finding| {
+    new_report.retain(|finding| {
         let key = finding.key_ref();
-        known.contains(&key) || !aged.contains(&key)
+        old_subjects.contains(&key) || !aged.contains(&key)
     });
 }
 
@@ -171,12 +167,12 @@ async fn recheck_side(
     pause: SignedDuration,
     operator: &dyn Operator,
 ) -> Result<()> {
-    let known = subjects(other);
-    let is_known = |finding: &Finding| known.contains(&finding.key_ref());
-    let mut new = report.findings.iter().filter(|finding| !is_known(finding));
-    if side.is_live() && new.any(|finding| !finding.depends_on.is_empty()) {
+    let other_subjects = subjects(other);
+    let is_in_both = |finding: &Finding| other_subjects.contains(&finding.key_ref());
+    let needs_recheck = |finding: &Finding| !is_in_both(finding) && !finding.depends_on.is_empty();
+    if side.is_live() && report.findings.iter().any(needs_recheck) {
         let dropped = recheck(Access::new(&side.datastore, operator), snapshot, report, pause).await?;
-        report.findings.extend(dropped.into_iter().filter(is_known));
+        report.findings.extend(dropped.into_iter().filter(is_in_both));
     }
     Ok(())
 }
@@ -189,47 +185,50 @@ async fn recheck_side(
 pub fn scope(pair: &Pair, networks: [Vec<IpNet>; 2], names: &Names) -> Result<Scope> {
     let states = [&pair.old, &pair.new];
     let mut scope = names.scope(&states)?;
-    let [addresses, blocks] = &networks;
-    if let Some(unknown) = addresses
-        .iter()
-        .find(|address| !is_known_network(&states, **address))
-    {
-        return Err(unknown_network(*unknown));
+    let [addresses, blocks] = networks;
+    for address in &addresses {
+        if !is_known_network(&states, *address) {
+            return Err(unknown_network(*address));
+        }
     }
-    if let Some(unknown) = blocks.iter().find(|block| !is_known_block(&states, **block)) {
-        return Err(unknown_block(*unknown));
+    for block in &blocks {
+        if !is_known_block(&states, *block) {
+            return Err(unknown_block(*block));
+        }
     }
-    let of_pools = std::mem::take(&mut scope.networks);
-    for named in networks.into_iter().chain([of_pools]) {
-        scope.networks = in_both(std::mem::take(&mut scope.networks), named)?;
-    }
+
+    let addresses_in_blocks = intersection(addresses, blocks)?;
+    scope.networks = intersection(addresses_in_blocks, scope.networks)?;
     scope.networks.sort();
     scope.networks.dedup();
     Ok(scope)
 }
 
-/// The intersection of networks of two kinds; if one kind is empty, the networks of the other kind.
-fn in_both(some: Vec<IpNet>, others: Vec<IpNet>) -> Result<Vec<IpNet>> {
-    if some.is_empty() {
-        return Ok(others);
+/// Returns the intersection of networks of two kinds; if one kind is empty, the networks of the other kind.
+fn intersection(first: Vec<IpNet>, second: Vec<IpNet>) -> Result<Vec<IpNet>> {
+    if first.is_empty() {
+        return Ok(second);
     }
-    if others.is_empty() {
-        return Ok(some);
+    if second.is_empty() {
+        return Ok(first);
     }
 
-    let mut both: Vec<IpNet> = Vec::new();
-    for network in &some {
-        for other in &others {
+    let mut smaller_networks: Vec<IpNet> = Vec::new();
+    for network in &first {
+        for other in &second {
             if !overlap(*network, *other) {
                 continue;
             }
             // One of them contains the other.
-            let is_other_smaller = network.prefix_len() < other.prefix_len();
-            both.push(if is_other_smaller { *other } else { *network });
+            if network.prefix_len() < other.prefix_len() {
+                smaller_networks.push(*other);
+            } else {
+                smaller_networks.push(*network);
+            }
         }
     }
-    if both.is_empty() {
-        return Err(nothing_in_common(&some, &others));
+    if smaller_networks.is_empty() {
+        return Err(nothing_in_common(&first, &second));
     }
-    Ok(both)
+    Ok(smaller_networks)
 }

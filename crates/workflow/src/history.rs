@@ -10,7 +10,7 @@ use calipam_history::timeline::{
     Event, EventKind, HistorySubject, JournaledWrite, Kept, Run, Version, timeline,
 };
 use calipam_model::snapshot::Snapshot;
-use calipam_repair::journal::{ChangeRecord, JournalError, Listed, Outcome, Recorded, list};
+use calipam_repair::journal::{ChangeRecord, JournalError, Listed, Recorded, list};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -68,7 +68,7 @@ pub struct Span {
 pub async fn history(access: Access<'_>, object: Object, journals: Option<&Path>) -> Result<History> {
     access.datastore.require_revisions()?;
     let about = subject(access.datastore, object).await?;
-    let of = match &about {
+    let past_subject = match &about {
         HistorySubject::Address(address) => PastSubject::Lookup(Lookup::Address(*address)),
         HistorySubject::Handle(id) => PastSubject::Lookup(Lookup::Handle(id.clone())),
         HistorySubject::Block(cidr) => PastSubject::Block(*cidr),
@@ -79,16 +79,18 @@ pub async fn history(access: Access<'_>, object: Object, journals: Option<&Path>
         }
     };
     let before = access.datastore.request_count();
-    let past = access.datastore.past(&of).await?;
+    let past = access.datastore.past(&past_subject).await?;
     let requests = access.datastore.request_count() - before;
     tell_requests(past.newest, requests, access.operator);
 
-    let read = |folder| written(folder, &past.guid, Some("etcd"), access.operator);
-    let written = journals.map(read).unwrap_or_default();
+    let writes = match journals {
+        Some(folder) => journaled_writes(folder, &past.guid, Some("etcd"), access.operator),
+        None => Vec::new(),
+    };
     let guid = past.guid.clone();
     let location = past.location.clone();
-    let kept = kept(past);
-    let events = timeline(&kept, &written, &about);
+    let kept = to_kept(past);
+    let events = timeline(&kept, &writes, &about);
     let reach = Reach::Etcd {
         oldest_revision: kept.oldest.to_string(),
         newest_revision: kept.newest.to_string(),
@@ -106,51 +108,43 @@ pub async fn history(access: Access<'_>, object: Object, journals: Option<&Path>
 /// The timeout of [`last_events`].
 const LAST_EVENTS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Returns an address's latest events, from the latest versions of its blocks. `snapshot` contains the objects around
-/// the address. Journals are not read.
+/// Returns an address's latest events, but at most `limit`, from the latest versions of its blocks. `snapshot` contains
+/// the objects around the address. Journals are not read.
 pub async fn last_events(
     datastore: &Datastore,
     snapshot: &Snapshot,
     address: IpAddr,
-    most: usize,
+    limit: usize,
 ) -> Vec<Event> {
     // The state of the address does not depend on its history. An unreadable history is returned as empty.
     let recent = tokio::time::timeout(LAST_EVENTS_TIMEOUT, datastore.recent(snapshot, address)).await;
     let Ok(Ok(Some(past))) = recent else {
         return Vec::new();
     };
-    let mut events = timeline(&kept(past), &[], &HistorySubject::Address(address));
+    let no_writes = [];
+    let mut events = timeline(&to_kept(past), &no_writes, &HistorySubject::Address(address));
     events.retain(|event| event.what != EventKind::Known);
-    events.split_off(events.len().saturating_sub(most))
+    events.split_off(events.len().saturating_sub(limit))
 }
 
 /// Returns the subject of a history. Looks up a name, or the beginning of a handle's ID, in the datastore.
 async fn subject(datastore: &Datastore, object: Object) -> Result<HistorySubject> {
     match object {
-        Object::Handle(id)
-            if !datastore
-                .lookup(&Lookup::Handle(id.clone()))
-                .await?
-                .handles
-                .is_empty() =>
-        {
-            Ok(HistorySubject::Handle(id))
+        Object::Handle(begin) => {
+            let snapshot = datastore.lookup(&Lookup::Handle(begin.clone())).await?;
+            if !snapshot.handles.is_empty() {
+                return Ok(HistorySubject::Handle(begin));
+            }
+            let ids = datastore.names(NameKind::Handles, &begin).await?;
+            Ok(HistorySubject::Handle(whole_id(&begin, ids)?))
         }
-        Object::Handle(begin) => Ok(HistorySubject::Handle(whole_id(
-            &begin,
-            datastore.names(NameKind::Handles, &begin).await?,
-        )?)),
         Object::Text(name) => {
-            let nodes = datastore.names(NameKind::Nodes, &name).await?;
-            let handles = datastore.names(NameKind::Handles, &name).await?;
-            about(
-                KnownNames {
-                    nodes,
-                    handles,
-                    ..KnownNames::default()
-                }
-                .find_past(&name)?,
-            )
+            let known_names = KnownNames {
+                nodes: datastore.names(NameKind::Nodes, &name).await?,
+                handles: datastore.names(NameKind::Handles, &name).await?,
+                ..KnownNames::default()
+            };
+            about(known_names.find_past(&name)?)
         }
         other => about(other),
     }
@@ -171,66 +165,76 @@ pub(crate) fn about(object: Object) -> Result<HistorySubject> {
 }
 
 /// Converts the versions that etcd keeps to texts.
-fn kept(past: Past) -> Kept {
-    let text = |key: Vec<u8>| String::from_utf8_lossy(&key).into_owned();
-    let base = past.base.into_iter().map(|entry| Version {
-        path: text(entry.key),
-        revision: entry.mod_revision,
-        value: Some(entry.value),
-    });
-    let changes = past.changes.into_iter().map(|change| Version {
-        path: text(change.key),
-        revision: change.revision,
-        value: change.value,
-    });
+fn to_kept(past: Past) -> Kept {
+    let to_text = |key: Vec<u8>| String::from_utf8_lossy(&key).into_owned();
+    let mut base = Vec::new();
+    for entry in past.base {
+        base.push(Version {
+            path: to_text(entry.key),
+            revision: entry.mod_revision,
+            value: Some(entry.value),
+        });
+    }
+    let mut changes = Vec::new();
+    for change in past.changes {
+        changes.push(Version {
+            path: to_text(change.key),
+            revision: change.revision,
+            value: change.value,
+        });
+    }
 
     Kept {
         oldest: past.oldest,
         newest: past.newest,
         read_at: past.read_at,
-        base: base.collect(),
-        changes: changes.collect(),
+        base,
+        changes,
     }
 }
 
 /// Returns calipam's writes to a cluster, from the journals in a folder. If `datastore` names a kind of datastore,
 /// returns only the writes to that kind. Journals that cannot be read are skipped with a warning.
-pub(crate) fn written(
+pub(crate) fn journaled_writes(
     folder: &Path,
     guid: &str,
     datastore: Option<&str>,
     operator: &dyn Operator,
 ) -> Vec<JournaledWrite> {
-    let pass_over = |error: JournalError| {
+    let warn_of_unread = |error: JournalError| {
         operator.warn(format!("{error}: changes by that run are not marked"));
     };
-    let listed = match list(folder) {
-        Ok(listed) => listed,
+    let journals = match list(folder) {
+        Ok(journals) => journals,
         Err(error) => {
-            pass_over(error);
+            warn_of_unread(error);
             return Vec::new();
         }
     };
-
-    let here = listed.iter().filter(|listed| {
-        let header = &listed.header;
-        let is_here = datastore.is_none_or(|datastore| header.datastore == datastore);
-        !guid.is_empty() && header.cluster == guid && is_here
-    });
-    let mut all = Vec::new();
-
-    for journal in here {
-        match Recorded::read(&journal.path) {
-            Ok(recorded) => all.extend(of_journal(journal, &recorded)),
-            Err(error) => pass_over(error),
-        }
+    if guid.is_empty() {
+        return Vec::new();
     }
 
-    all
+    let mut writes = Vec::new();
+    for journal in &journals {
+        let header = &journal.header;
+        let is_of_datastore = match datastore {
+            Some(datastore) => header.datastore == datastore,
+            None => true,
+        };
+        if header.cluster != guid || !is_of_datastore {
+            continue;
+        }
+        match Recorded::read(&journal.path) {
+            Ok(recorded) => writes.extend(writes_of_run(journal, &recorded)),
+            Err(error) => warn_of_unread(error),
+        }
+    }
+    writes
 }
 
-/// The writes of a run, by its journal.
-fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<JournaledWrite> {
+/// Returns the writes of a run, by its journal.
+fn writes_of_run(journal: &Listed, recorded: &Recorded) -> Vec<JournaledWrite> {
     let run = Run {
         command: recorded.header.command.clone(),
         started_at: recorded.header.started_at.clone(),
@@ -241,43 +245,48 @@ fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<JournaledWrite> {
             .to_string_lossy()
             .into_owned(),
     };
-    // `outcome` is the written revision, if there is one. It is `None` if the run was killed, so the outcome is
-    // unknown.
-    let one = |change: &ChangeRecord, outcome: Option<Option<&str>>| JournaledWrite {
-        run: run.clone(),
-        path: change.key.clone(),
-        revision: outcome.flatten().and_then(|revision| revision.parse().ok()),
-        replaced: change
-            .before
-            .as_ref()
-            .and_then(|before| before.revision.parse().ok()),
-        before: change
-            .before
-            .as_ref()
-            .and_then(|before| before.value.bytes())
-            .map(Into::into),
-        after: change
-            .after
-            .as_ref()
-            .and_then(|after| after.bytes())
-            .map(Into::into),
-        is_certain: outcome.is_some(),
-    };
-
-    let mut all = Vec::new();
+    let mut writes = Vec::new();
     for intent in &recorded.intents {
-        match recorded.outcomes.get(&intent.id) {
-            None => all.extend(intent.changes.iter().map(|change| one(change, None))),
-            Some(Outcome { written: None, .. }) => {}
-            Some(Outcome {
-                written: Some(revisions),
-                ..
-            }) => {
-                let changes = intent.changes.iter().zip(revisions);
-                all.extend(changes.map(|(change, revision)| one(change, Some(revision.as_deref()))));
+        let Some(outcome) = recorded.outcomes.get(&intent.id) else {
+            // The run was killed, so it is not certain that it wrote this.
+            for change in &intent.changes {
+                writes.push(uncertain_write(&run, change));
             }
+            continue;
+        };
+        let Some(revisions) = &outcome.written else {
+            // Nothing was written.
+            continue;
+        };
+        for (change, revision) in intent.changes.iter().zip(revisions) {
+            let mut write = uncertain_write(&run, change);
+            write.is_certain = true;
+            if let Some(revision) = revision {
+                write.revision = revision.parse().ok();
+            }
+            writes.push(write);
         }
     }
+    writes
+}
 
-    all
+/// Returns the write of a change that a run intended, without its outcome.
+fn uncertain_write(run: &Run, change: &ChangeRecord) -> JournaledWrite {
+    let mut write = JournaledWrite {
+        run: run.clone(),
+        path: change.key.clone(),
+        revision: None,
+        replaced: None,
+        before: None,
+        after: None,
+        is_certain: false,
+    };
+    if let Some(before) = &change.before {
+        write.replaced = before.revision.parse().ok();
+        write.before = before.value.bytes().map(Into::into);
+    }
+    if let Some(after) = &change.after {
+        write.after = after.bytes().map(Into::into);
+    }
+    write
 }

@@ -21,11 +21,11 @@ use crate::read::{name_unread, wait, watched};
 use crate::scope::Names;
 
 /// The time after which everything is read again.
-const WHOLE: Duration = Duration::from_hours(1);
+const WHOLE_READ_AFTER: Duration = Duration::from_hours(1);
 
 /// The maximum number of objects that are read again to confirm findings. For more objects, it is faster to ask the
 /// datastore whether it has reported every change.
-const MOST_AGAIN: usize = 100;
+const MAX_REREAD: usize = 100;
 
 /// A snapshot that is kept up to date, for many readers.
 pub type SharedSnapshot = Arc<RwLock<Snapshot>>;
@@ -35,14 +35,14 @@ pub struct Live {
     followed: Followed,
     snapshot: SharedSnapshot,
     ages: FindingAges,
-    found: Found,
+    last_check: LastCheck,
     /// The time up to which [`Self::confirm`] has read due findings again since the last check.
     read_again: Option<Timestamp>,
     criteria: Criteria,
     /// The part of the cluster to which cures are limited.
     names: Names,
     /// The time of the last complete read.
-    read: Instant,
+    read_at: Instant,
     /// True if a virtual machine was added, but the cluster had no resource for virtual machines when calipam
     /// connected.
     has_new_machines: bool,
@@ -53,7 +53,7 @@ pub struct Live {
 }
 
 /// The findings of the last check.
-struct Found {
+struct LastCheck {
     /// The report, with the findings that have lasted long enough to be reported.
     report: Report,
     /// The causes of these findings, and what helps.
@@ -94,24 +94,26 @@ impl Live {
     pub async fn begin(access: Access<'_>, criteria: &Criteria, names: Names) -> Result<OrWholeRead<Self>> {
         let (snapshot, followed) = match follow(access).await? {
             Ok(read) => read,
-            Err(why) => return Ok(Err(why)),
+            Err(reason) => return Ok(Err(reason)),
         };
         let mut trends = Trends::default();
-        trends.add_changes(&Snapshot::default(), &Snapshot::default(), &snapshot);
+        let nothing = Snapshot::default();
+        trends.add_changes(&nothing, &nothing, &snapshot);
+
         let mut ages =
             FindingAges::new(criteria.recheck_after).with_independent_kinds(followed.kinds_are_independent());
         let context = Context::new(&snapshot, &criteria.options);
         let report = context.check();
-        let found = Found::new(context, report, &mut ages, &followed, &names)?;
+        let last_check = LastCheck::new(context, report, &mut ages, &followed, &names)?;
         let mut live = Self {
             ages,
-            found,
+            last_check,
             followed,
             snapshot: Arc::new(RwLock::new(snapshot)),
             read_again: None,
             criteria: criteria.clone(),
             names,
-            read: Instant::now(),
+            read_at: Instant::now(),
             has_new_machines: false,
             read_for_machines: None,
             counts: LiveCounts {
@@ -135,28 +137,30 @@ impl Live {
     /// True if the next step reads everything: an hour has passed, or KubeVirt seems to have been installed. That step
     /// needs a new connection, since a connection looks for the resource of virtual machines only once.
     pub fn is_due(&self) -> bool {
-        self.read.elapsed() >= WHOLE || self.has_new_machines
+        self.read_at.elapsed() >= WHOLE_READ_AFTER || self.has_new_machines
     }
 
     /// The time until the next finding has lasted long enough to be reported.
     pub fn until_due(&self) -> Duration {
-        let now = self.followed.now();
-        let due = self
-            .ages
-            .next()
-            .map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
-        due.unwrap_or(Duration::MAX)
+        let Some(due_at) = self.ages.next() else {
+            return Duration::MAX;
+        };
+        let remaining = due_at.duration_since(self.followed.now());
+        Duration::try_from(remaining).unwrap_or_default()
     }
 
-    /// Waits until something changes or a finding has lasted long enough, but at most for `most`. Returns true if
+    /// Waits until something changes or a finding has lasted long enough, but at most for `limit`. Returns true if
     /// something changed, or if new virtual machines require a complete read.
-    pub async fn wait(&mut self, most: Duration) -> Result<bool> {
+    pub async fn wait(&mut self, limit: Duration) -> Result<bool> {
         if self.has_new_machines {
             return Ok(true);
         }
-        let most = most.min(self.until_due());
-        match tokio::time::timeout(most, self.followed.wait()).await {
-            Ok(changed) => Ok(changed.map(|()| true)?),
+        let timeout = limit.min(self.until_due());
+        match tokio::time::timeout(timeout, self.followed.wait()).await {
+            Ok(changed) => {
+                changed?;
+                Ok(true)
+            }
             Err(_) => Ok(false),
         }
     }
@@ -164,7 +168,7 @@ impl Live {
     /// The time until [`Self::confirm`] can report another finding; `None` if only a step can.
     pub fn until_confirmable(&self) -> Option<Duration> {
         let mut next: Option<Timestamp> = None;
-        for finding in &self.found.waiting {
+        for finding in &self.last_check.waiting {
             let Some(due) = self.ages.due_at(&finding.key()) else {
                 continue;
             };
@@ -189,7 +193,7 @@ impl Live {
         let mut due = self.due(now);
         due.retain(|finding| !finding.depends_on.is_empty());
         let keys = objects_of(&due);
-        if keys.is_empty() || keys.len() > MOST_AGAIN {
+        if keys.is_empty() || keys.len() > MAX_REREAD {
             return Ok(false);
         }
         let due = due.into_iter().cloned().collect();
@@ -211,19 +215,19 @@ impl Live {
         for key in &confirmed_keys {
             self.ages.count(key);
         }
-        let found = &mut self.found;
-        found
+        let last_check = &mut self.last_check;
+        last_check
             .waiting
             .retain(|finding| !confirmed_keys.contains(&finding.key()));
-        found.report.add(confirmed.findings);
+        last_check.report.add(confirmed.findings);
         let context = Context::new(&snapshot, &self.criteria.options);
-        found.advice = advise(context, &found.report, &self.names)?;
+        last_check.advice = advise(context, &last_check.report, &self.names)?;
         Ok(true)
     }
 
     /// The findings that have lasted long enough at this time, but are not reported.
     fn due(&self, now: Timestamp) -> Vec<&Finding> {
-        let waiting = self.found.waiting.iter();
+        let waiting = self.last_check.waiting.iter();
         waiting
             .filter(|finding| self.ages.is_due(&finding.key(), now))
             .collect()
@@ -233,11 +237,11 @@ impl Live {
     /// those that the last check has found again although their objects had changed, and too many ones.
     fn needs_proof(&self) -> bool {
         let due = self.due(self.followed.now());
-        let checked_at = self.found.report.cluster.taken_at;
+        let checked_at = self.last_check.report.cluster.taken_at;
         let is_unconfirmed = |finding: &&Finding| {
             finding.depends_on.is_empty() || self.ages.is_due(&finding.key(), checked_at)
         };
-        objects_of(&due).len() > MOST_AGAIN || due.iter().any(is_unconfirmed)
+        objects_of(&due).len() > MAX_REREAD || due.iter().any(is_unconfirmed)
     }
 
     /// Reads the changes, and checks the snapshot. A finding counts only if all changes up to now were read, or if its
@@ -262,7 +266,7 @@ impl Live {
 
         let changes = match self.followed.news().await? {
             Ok(changes) => changes,
-            Err(why) => return self.read_because(access, Some(why)).await,
+            Err(reason) => return self.read_because(access, Some(reason)).await,
         };
         self.apply(changes);
         self.check()?;
@@ -274,7 +278,7 @@ impl Live {
         let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
         let context = Context::new(&snapshot, &self.criteria.options);
         let report = context.check();
-        self.found = Found::new(context, report, &mut self.ages, &self.followed, &self.names)?;
+        self.last_check = LastCheck::new(context, report, &mut self.ages, &self.followed, &self.names)?;
         self.read_again = None;
         self.counts.checks += 1;
         Ok(())
@@ -282,12 +286,12 @@ impl Live {
 
     /// The findings that have lasted long enough to be reported.
     pub fn report(&self) -> &Report {
-        &self.found.report
+        &self.last_check.report
     }
 
     /// The causes of the findings in the report, and what helps.
     pub fn advice(&self) -> &Advice {
-        &self.found.advice
+        &self.last_check.advice
     }
 
     /// Applies the changes that were read to the snapshot.
@@ -299,8 +303,11 @@ impl Live {
 
         // After KubeVirt was removed, pods of virtual machines can remain, although there is no resource for virtual
         // machines.
-        let is_recent = self.read_for_machines.is_some_and(|at| at.elapsed() < WHOLE);
-        if is_recent || snapshot.has_read(Source::Machines) {
+        let was_read_recently = match self.read_for_machines {
+            Some(read_at) => read_at.elapsed() < WHOLE_READ_AFTER,
+            None => false,
+        };
+        if was_read_recently || snapshot.has_read(Source::Machines) {
             return;
         }
         if now.pods.iter().any(|pod| !pod.value.machine().is_empty()) {
@@ -313,39 +320,42 @@ impl Live {
     /// # Errors
     /// The same as for [`Self::step`].
     pub async fn read(&mut self, access: Access<'_>) -> Result<Step> {
-        self.read_because(access, None).await
+        let no_reason = None;
+        self.read_because(access, no_reason).await
     }
 
-    /// Reads and checks everything: because of `why`, or because the hourly read is due.
-    async fn read_because(&mut self, access: Access<'_>, why: Option<WholeReadReason>) -> Result<Step> {
+    /// Reads and checks everything, because changes may have been missed for this reason; `None` if a complete read is
+    /// due.
+    async fn read_because(&mut self, access: Access<'_>, reason: Option<WholeReadReason>) -> Result<Step> {
         let (snapshot, followed) = match follow(access).await? {
             Ok(read) => read,
-            Err(why) => return Ok(Step::Lost(why)),
+            Err(reason) => return Ok(Step::Lost(reason)),
         };
         {
             // The lock ends before the check, which takes it again.
-            let mut known = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
-            if why.is_some() {
+            let mut shared = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
+            if reason.is_some() {
                 // Changes may have been missed, so the trends start over.
                 self.trends.interrupt(snapshot.taken_at);
             } else {
-                self.trends.add_changes(&known, &snapshot, &snapshot);
+                self.trends.add_changes(&shared, &snapshot, &snapshot);
             }
-            *known = snapshot;
+            *shared = snapshot;
         }
         self.followed = followed;
-        self.read = Instant::now();
+        self.read_at = Instant::now();
 
-        if std::mem::take(&mut self.has_new_machines) {
-            self.read_for_machines = Some(self.read);
+        if self.has_new_machines {
+            self.has_new_machines = false;
+            self.read_for_machines = Some(self.read_at);
         }
         self.counts.reads += 1;
         self.check()?;
-        Ok(Step::Whole(why))
+        Ok(Step::Whole(reason))
     }
 }
 
-impl Found {
+impl LastCheck {
     /// Splits the report of a check with `context` by the ages of its findings, and looks for their causes.
     fn new(
         context: Context<'_>,

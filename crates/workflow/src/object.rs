@@ -82,14 +82,14 @@ impl Object {
             Self::Text(text) if is_pattern(&text) => Ok(Self::Node(text)),
             Self::Text(text) => {
                 let pools = snapshot.pools.iter().map(|pool| pool.value.name.clone());
-                let known = KnownNames {
+                let known_names = KnownNames {
                     nodes: known_nodes(&[snapshot]),
                     pools: pools.collect(),
                     handles: handle_ids(snapshot, &text),
                 };
-                match known.find(&text)? {
+                match known_names.find(&text)? {
                     Some(object) => object.find(snapshot),
-                    None => Err(known.unknown(&text, snapshot)),
+                    None => Err(known_names.unknown(&text, snapshot)),
                 }
             }
             Self::Network(cidr) => match snapshot.pools.iter().find(|pool| pool.value.cidr == cidr) {
@@ -103,12 +103,12 @@ impl Object {
 
 /// Returns the only ID with the prefix `begin`. Returns `begin` itself if it is an ID, or if no ID has this prefix.
 pub(crate) fn whole_id(begin: &str, ids: BTreeSet<String>) -> Result<String> {
-    let longer = if ids.contains(clean_id(begin)) {
-        None
-    } else {
-        only_handle(begin, ids)?
-    };
-    Ok(longer.unwrap_or_else(|| begin.to_owned()))
+    if !ids.contains(clean_id(begin))
+        && let Some(id) = only_handle(begin, ids)?
+    {
+        return Ok(id);
+    }
+    Ok(begin.to_owned())
 }
 
 /// One object that a string names.

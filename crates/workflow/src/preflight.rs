@@ -52,29 +52,29 @@ impl Run<'_> {
     ) -> Result<()> {
         self.check_limit(changes)?;
         self.access.datastore.may_write(sources, writing.lock).await?;
-        match &self.begun {
-            Some(_) => Ok(()),
-            None => Ok(check_place(&self.intent.journal_of(writing, cluster)?)?),
+        if self.begun.is_none() {
+            check_place(&self.intent.journal_of(writing, cluster)?)?;
         }
+        Ok(())
     }
 
     /// Reports locks that killed runs left behind, and removes each lock if the operator agrees to it when asked.
     /// Returns true if such a lock is certain to remain.
     pub(crate) async fn restore_stale_locks(&self, cluster: &str) -> Result<bool> {
-        let mut left = Vec::new();
-        let mut stays_locked = false;
+        let mut locks = Vec::new();
         for folder in self.intent.folders() {
-            left.extend(stale_locks(&folder, cluster, self.without_lock.as_deref())?);
+            locks.extend(stale_locks(&folder, cluster, self.without_lock.as_deref())?);
         }
 
-        for lock in left {
-            let now = lock.recheck(self.access.datastore).await?;
-            if now == LockState::Unlocked {
-                continue;
-            }
-            if now == LockState::Unclear {
-                self.warn_of_unclear(&lock);
-                continue;
+        let mut stays_locked = false;
+        for lock in locks {
+            match lock.recheck(self.access.datastore).await? {
+                LockState::AsItWas => {}
+                LockState::Unlocked => continue,
+                LockState::Unclear => {
+                    self.warn_of_unclear(&lock);
+                    continue;
+                }
             }
 
             self.access.operator.tell(Event::StaleLock(&lock));
@@ -128,12 +128,11 @@ impl Run<'_> {
         )));
     }
 
-    /// The question whether to remove the lock of the datastore, which is a field of ClusterInformation.
+    /// Returns the question whether to remove the lock of the datastore, which is a field of ClusterInformation.
     pub(crate) fn question_of_lock(&self, cluster: &str) -> Question {
-        let location = self.access.datastore.location();
         Question {
             cluster: cluster.to_owned(),
-            location,
+            location: self.access.datastore.location(),
             others: 1,
             unlocks: true,
             ..Question::default()
@@ -143,17 +142,17 @@ impl Run<'_> {
     /// Removes the lock. Returns true if the datastore stays locked.
     pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<bool> {
         self.access.operator.tell(Event::Unlocking);
-        let restored = lock.restore(self.access.datastore, consent).await?;
-        self.has_unlocked.set(self.has_unlocked.get() || restored);
-        self.access.operator.tell(if restored {
-            Event::Unlocked
+        let is_unlocked = lock.restore(self.access.datastore, consent).await?;
+        if is_unlocked {
+            self.has_unlocked.set(true);
+            self.access.operator.tell(Event::Unlocked);
         } else {
-            Event::Warning(
+            self.access.operator.warn(
                 "the datastore stays locked: ClusterInformation has changed since, so another program might hold the \
                  lock"
                     .into(),
-            )
-        });
-        Ok(!restored)
+            );
+        }
+        Ok(!is_unlocked)
     }
 }

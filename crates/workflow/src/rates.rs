@@ -20,13 +20,15 @@ use crate::archive::{note_damage, open, open_unless_empty};
 use crate::failure::{Failure, Result};
 use crate::operator::Operator;
 
-/// The rate at which pods got addresses, and how long they kept them, from the exports and changes of an archive.
+/// Returns the rate at which pods got addresses, and how long they kept them, from the exports and changes of an
+/// archive.
 ///
 /// # Errors
 /// If the archive cannot be read, or contains only one state.
 pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates> {
     let archive = open(folder, operator)?;
-    observed(read(archive.exports(), Rates::default(), operator)?, folder)
+    let rates = read(archive.exports(), Rates::default(), operator)?;
+    require_changes(rates, folder)
 }
 
 /// Like [`rates()`], but from the latest block versions in etcd. etcd does not store when it wrote a version, so a
@@ -62,10 +64,10 @@ pub async fn rates_of_etcd(datastore: &Datastore) -> Result<Rates> {
         reader.change(changed_at, &change.key, block.as_ref());
     }
     reader.reach(past.read_at);
-    observed(reader.finish(), Path::new(&past.location))
+    require_changes(reader.finish(), Path::new(&past.location))
 }
 
-/// The block that a change has written, alone in a snapshot; `None` if the change has deleted the block.
+/// Returns the block that a change has written, alone in a snapshot; `None` if the change has deleted the block.
 fn block_after(change: &Change) -> Option<Snapshot> {
     let value = change.value.as_deref()?;
     Some(of_entry(&RawEntry {
@@ -76,30 +78,33 @@ fn block_after(change: &Change) -> Option<Snapshot> {
 }
 
 /// Returns the rates; fails if they cover no time.
-fn observed(rates: Rates, location: &Path) -> Result<Rates> {
-    if rates.observed.is_zero() {
-        Err(Failure::usage(format!(
-            "{} gives no rates: it has one state, but no changes after it",
-            location.display()
-        ))
-        .hint(Hint::new(
-            "{} records every change",
-            [Call::to(["record", &location.to_string_lossy()])],
-        )))
-    } else {
-        Ok(rates)
+fn require_changes(rates: Rates, location: &Path) -> Result<Rates> {
+    if !rates.observed.is_zero() {
+        return Ok(rates);
     }
+    let message = format!(
+        "{} gives no rates: it has one state, but no changes after it",
+        location.display()
+    );
+    let record = Call::to(["record", &location.to_string_lossy()]);
+    Err(Failure::usage(message).hint(Hint::new("{} records every change", [record])))
 }
 
-/// The time of the last assignment that a block records.
-fn newest_allocation(entry: &Snapshot) -> Option<Timestamp> {
-    let contents = entry.blocks.iter().map(|stored| &stored.value.content);
-    let blocks = contents.filter_map(|content| content.usable());
-    let records = blocks.flat_map(|block| block.attributes());
-    records.filter_map(|record| record.allocated_at()).max()
+/// Returns the time of the last assignment that a block, alone in a snapshot, records.
+fn newest_allocation(snapshot: &Snapshot) -> Option<Timestamp> {
+    let mut newest = None;
+    for stored in &snapshot.blocks {
+        let Some(block) = stored.value.content.usable() else {
+            continue;
+        };
+        for record in block.attributes() {
+            newest = newest.max(record.allocated_at());
+        }
+    }
+    newest
 }
 
-/// The trends of these pools until `now`, from a recording; `None` if the recording is empty.
+/// Returns the trends of these pools until `now`, from a recording; `None` if the recording is empty.
 ///
 /// # Errors
 /// If the recording cannot be read.
@@ -114,29 +119,29 @@ pub fn trends(
     };
     let exports = archive.exports();
     let is_old = |export: &Archived| now.duration_since(export.taken_at) >= KEPT;
-    let from = exports.iter().rposition(is_old).unwrap_or_default();
-    read(&exports[from..], Trends::of_pools(pools), operator).map(Some)
+    // The changes after the last old export reach into the time that is kept.
+    let first = exports.iter().rposition(is_old).unwrap_or_default();
+    let trends = read(&exports[first..], Trends::of_pools(pools), operator)?;
+    Ok(Some(trends))
 }
 
 /// Reads exports and the changes between them.
 fn read<P: Past>(exports: &[Archived], past: P, operator: &dyn Operator) -> Result<P> {
     let part = Part::Records { handle: None };
     let mut reader = PastReader::new(past);
+    let is_in_part = |key: &[u8]| part.holds(key);
     let mut last: Option<Reached> = None;
     let mut known = Known::default();
     for export in exports {
-        let reached = each_version(
-            export,
-            &mut known,
-            &|key| part.holds(key),
-            |version| match version {
-                Version::Of(entry, None) => reader.add(entry.key, &of_entry(entry)),
-                Version::Of(entry, Some(time)) => reader.change(time, entry.key, Some(&of_entry(entry))),
-                Version::Deleted(key, time) => reader.change(time, key, None),
-                Version::Exported(reached) => reader.begin(reached.from, follows(last.as_ref(), reached)),
-            },
-        )?;
-        let Some(reached) = reached else { continue };
+        let pass_on = |version: Version<'_>| match version {
+            Version::Of(entry, None) => reader.add(entry.key, &of_entry(entry)),
+            Version::Of(entry, Some(time)) => reader.change(time, entry.key, Some(&of_entry(entry))),
+            Version::Deleted(key, time) => reader.change(time, key, None),
+            Version::Exported(reached) => reader.begin(reached.from, follows(last.as_ref(), reached)),
+        };
+        let Some(reached) = each_version(export, &mut known, &is_in_part, pass_on)? else {
+            continue;
+        };
         reader.reach(reached.until);
         note_damage(export, &reached, operator);
         last = Some(reached);

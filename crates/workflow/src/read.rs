@@ -22,11 +22,11 @@ use crate::scope::only_handle;
 
 /// The cooldown of released addresses in this cluster, in seconds; 0 if the datastore does not store the release time.
 pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 {
-    let configured = snapshot
-        .effective_ipam_config()
-        .map_or(0, |config| config.cooldown_seconds.max(0));
-    if configured > 0 && datastore.keeps_cooldown().await {
-        configured
+    let Some(config) = snapshot.effective_ipam_config() else {
+        return 0;
+    };
+    if config.cooldown_seconds > 0 && datastore.keeps_cooldown().await {
+        config.cooldown_seconds
     } else {
         0
     }
@@ -39,8 +39,9 @@ pub async fn read(access: Access<'_>) -> Result<Snapshot> {
 
 /// Reads everything that a check needs, as a given activity.
 pub async fn read_as(access: Access<'_>, activity: Activity) -> Result<Snapshot> {
-    let read = async |datastore: &Datastore, progress: &ProgressFn| datastore.observe(progress).await;
-    Ok(noted(watched(access, activity, read).await?, access.operator))
+    let observe = async |datastore: &Datastore, progress: &ProgressFn| datastore.observe(progress).await;
+    let snapshot = watched(access, activity, observe).await?;
+    Ok(log_and_mark_unread(snapshot, access.operator))
 }
 
 /// Reads only some sources.
@@ -59,12 +60,10 @@ pub(crate) async fn read_at(access: Access<'_>, revision: Option<i64>) -> Result
     let Some(revision) = revision else {
         return read(access).await;
     };
-    let read =
+    let observe =
         async |datastore: &Datastore, progress: &ProgressFn| datastore.observe_at(revision, progress).await;
-    Ok(noted(
-        watched(access, Activity::Reading, read).await?,
-        access.operator,
-    ))
+    let snapshot = watched(access, Activity::Reading, observe).await?;
+    Ok(log_and_mark_unread(snapshot, access.operator))
 }
 
 /// Runs `work` with a progress meter.
@@ -80,7 +79,7 @@ pub(crate) async fn watched<T>(
 }
 
 /// Marks the sources of a snapshot that were not read, and logs the read.
-fn noted(mut snapshot: Snapshot, operator: &dyn Operator) -> Snapshot {
+fn log_and_mark_unread(mut snapshot: Snapshot, operator: &dyn Operator) -> Snapshot {
     name_unread(&mut snapshot);
     tell_read(&snapshot, operator);
     snapshot
@@ -89,9 +88,13 @@ fn noted(mut snapshot: Snapshot, operator: &dyn Operator) -> Snapshot {
 /// Logs the identity and time of a snapshot, such as `cluster 0f0e1d2c3b4a59680f, Calico v3.32.1, revision 48250, at
 /// 2026-11-21T10:15:00Z`.
 fn tell_read(snapshot: &Snapshot, operator: &dyn Operator) {
+    fn or_unknown(text: &str) -> &str {
+        if text.is_empty() { "unknown" } else { text }
+    }
     let identity = ClusterIdentity::of(snapshot);
-    let [guid, version, revision] = [&identity.guid, &identity.calico_version, &identity.revision]
-        .map(|text| if text.is_empty() { "unknown" } else { text });
+    let guid = or_unknown(&identity.guid);
+    let version = or_unknown(&identity.calico_version);
+    let revision = or_unknown(&identity.revision);
     let taken_at = identity.taken_at;
     operator.tell(Event::Detail(format!(
         "cluster {guid}, Calico {version}, revision {revision}, at {taken_at}"
@@ -112,21 +115,27 @@ pub(crate) async fn read_two(
     operator: &dyn Operator,
 ) -> Result<(Snapshot, Snapshot)> {
     let meter = operator.start(Activity::Reading);
-    let read = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let counts = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     let progress = |side: usize| -> ProgressFn {
         let meter = Arc::clone(&meter);
-        let read = Arc::clone(&read);
+        let counts = Arc::clone(&counts);
         Arc::new(move |progress: Progress| {
-            read[side].store(progress.read, Ordering::Relaxed);
-            meter.set(read.iter().map(|read| read.load(Ordering::Relaxed)).sum(), 0);
+            counts[side].store(progress.read, Ordering::Relaxed);
+            let total = counts.iter().map(|count| count.load(Ordering::Relaxed)).sum();
+            let expected = 0;
+            meter.set(total, expected);
         })
     };
 
-    let of_each = [progress(0), progress(1)];
-    let result = tokio::try_join!(first.observe(&of_each[0]), second.observe(&of_each[1]));
+    let first_progress = progress(0);
+    let second_progress = progress(1);
+    let result = tokio::try_join!(first.observe(&first_progress), second.observe(&second_progress));
     meter.end();
     let (first, second) = result?;
-    Ok((noted(first, operator), noted(second, operator)))
+    Ok((
+        log_and_mark_unread(first, operator),
+        log_and_mark_unread(second, operator),
+    ))
 }
 
 /// Reads the few objects around one address or handle.
@@ -143,15 +152,15 @@ pub async fn read_around(access: Access<'_>, lookup: &Lookup) -> Result<Snapshot
 /// `begin` itself if no ID has this prefix.
 pub async fn read_around_handle(access: Access<'_>, begin: &str) -> Result<(Snapshot, String)> {
     let snapshot = read_around(access, &Lookup::Handle(begin.to_owned())).await?;
-    let known = handle_ids(&snapshot, begin);
-    if begin.is_empty() || known.contains(clean_id(begin)) {
+    let ids_in_snapshot = handle_ids(&snapshot, begin);
+    if begin.is_empty() || ids_in_snapshot.contains(clean_id(begin)) {
         return Ok((snapshot, begin.to_owned()));
     }
 
-    // A file was read completely, so the known IDs include those that only blocks record.
+    // A file was read completely, so its IDs include those that only blocks record.
     let is_whole = snapshot.has_read(Source::Blocks);
     let ids = if is_whole {
-        known
+        ids_in_snapshot
     } else {
         access.datastore.names(NameKind::Handles, begin).await?
     };
@@ -168,8 +177,8 @@ pub async fn read_around_handle(access: Access<'_>, begin: &str) -> Result<(Snap
 /// Marks sources that were not read for lack of a kubeconfig as skipped, so that a report names them.
 pub(crate) fn name_unread(snapshot: &mut Snapshot) {
     for source in [Source::Pods, Source::Services, Source::Machines] {
-        let unread = || Coverage::Skipped(WhySkipped::NoKubeconfig);
-        snapshot.coverage.entry(source).or_insert_with(unread);
+        let coverage = snapshot.coverage.entry(source);
+        coverage.or_insert(Coverage::Skipped(WhySkipped::NoKubeconfig));
     }
 }
 
@@ -180,10 +189,10 @@ pub(crate) fn progress(meter: &Arc<dyn Meter>) -> ProgressFn {
 
 /// The GUID of the cluster in a datastore; empty if it has none.
 pub async fn guid(datastore: &Datastore) -> Result<String> {
-    Ok(cluster_information(datastore)
-        .await?
-        .map(|information| information.guid)
-        .unwrap_or_default())
+    match cluster_information(datastore).await? {
+        Some(information) => Ok(information.guid),
+        None => Ok(String::new()),
+    }
 }
 
 /// Reads the ClusterInformation; `None` if it is missing or cannot be decoded.
@@ -197,11 +206,11 @@ pub async fn cluster_information(datastore: &Datastore) -> Result<Option<Cluster
 }
 
 /// The longest wait without a message to the operator.
-const LONG: SignedDuration = SignedDuration::from_mins(1);
+const LONGEST_SILENT_WAIT: SignedDuration = SignedDuration::from_mins(1);
 
 /// Waits for a time, and shows the progress.
 pub(crate) async fn wait(time: SignedDuration, activity: Activity, operator: &dyn Operator) {
-    if time > LONG {
+    if time > LONGEST_SILENT_WAIT {
         operator.tell(Event::LongWait { activity, time });
     }
     let time = Duration::try_from(time).unwrap_or_default();

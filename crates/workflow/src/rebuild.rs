@@ -58,14 +58,16 @@ pub async fn rebuild(access: Access<'_>, request: &RebuildRequest) -> Result<Rep
     warn_of_short_grace(&seen.snapshot, criteria, access.operator);
     let plan = |basis: &Basis<'_>| rebuild::plan(basis, &scope);
     let try_part = |seen: CheckResult, plan: Plan, part: Part| {
-        let directory = request.output_dir.as_ref().map(|directory| match part {
-            Part::First => directory.clone(),
+        let directory = match (&request.output_dir, part) {
+            (Some(directory), Part::First) => Some(directory.clone()),
             // The files of the first part stay as they are.
-            Part::Rest => directory.join(REST),
-        });
+            (Some(directory), Part::Rest) => Some(directory.join(REST)),
+            (None, _) => None,
+        };
         try_with_files(request, &scope, seen, plan, directory, access.operator)
     };
-    write_in_parts(run, criteria, seen, Vec::new(), plan, try_part).await
+    let reports = Vec::new();
+    write_in_parts(run, criteria, seen, reports, plan, try_part).await
 }
 
 /// The refusal if no pods were read. After a restore of etcd, its endpoints are as old as the blocks, so only pods show
@@ -94,30 +96,30 @@ fn try_with_files(
     directory: Option<PathBuf>,
     operator: &dyn Operator,
 ) -> Result<Plan> {
-    scope
-        .blocks
-        .iter()
-        .try_for_each(|cidr| known_block(*cidr, &seen.snapshot, &plan))?;
-    let files = match directory {
-        Some(_) => rebuild::block_files(&seen.snapshot, &plan, seen.snapshot.taken_at),
-        None => Ok(Vec::new()),
+    for cidr in &scope.blocks {
+        require_known_block(*cidr, &seen.snapshot, &plan)?;
+    }
+    let Some(directory) = directory else {
+        return Ok(seen.try_plan(plan, &request.criteria)?);
     };
+
+    // The trial consumes the snapshot, from which the files are made. An error of the trial is returned first.
+    let files = rebuild::block_files(&seen.snapshot, &plan, seen.snapshot.taken_at);
     let by_host = seen.snapshot.datastore == DatastoreKind::EtcdV2;
     let plan = seen.try_plan(plan, &request.criteria)?;
-    if let Some(directory) = &directory {
-        let files = write_files(directory, &files.map_err(FailedTrial::from)?, &plan, by_host)?;
-        operator.tell(Event::Detail(format!(
-            "{} in {}",
-            count(files, "file", "files"),
-            quoted(directory)
-        )));
-    }
+    let files = files.map_err(FailedTrial::from)?;
+    let written = write_files(&directory, &files, &plan, by_host)?;
+    operator.tell(Event::Detail(format!(
+        "{} in {}",
+        count(written, "file", "files"),
+        quoted(&directory)
+    )));
     Ok(plan)
 }
 
 /// Accepts a block that exists, even if it cannot be decoded, and a missing block that the plan names. Otherwise
 /// returns an error.
-fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<()> {
+fn require_known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<()> {
     if is_known_block(&[snapshot], cidr) {
         return Ok(());
     }
@@ -133,9 +135,9 @@ fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<()> {
 
 /// Refuses a directory that is a symbolic link, so that files are not written elsewhere.
 fn refuse_link(directory: &Path) -> Result<()> {
-    if fs::symlink_metadata(directory).is_ok_and(|found| found.is_symlink()) {
-        let refused = io::Error::new(io::ErrorKind::NotADirectory, "it is a link");
-        return Err(Failure::io_at("create", directory)(refused));
+    if fs::symlink_metadata(directory).is_ok_and(|metadata| metadata.is_symlink()) {
+        let error = io::Error::new(io::ErrorKind::NotADirectory, "it is a link");
+        return Err(Failure::io_at("create", directory)(error));
     }
     Ok(())
 }
@@ -145,17 +147,12 @@ fn refuse_link(directory: &Path) -> Result<()> {
 fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize> {
     refuse_link(directory)?;
     fs::create_dir_all(directory).map_err(Failure::io_at("create", directory))?;
-    let written: HashSet<Key> = plan
-        .actions
-        .iter()
-        .flat_map(|action| action.step.edits())
-        .map(Edit::key)
-        .collect();
-    let files: Vec<BlockFile> = files
-        .iter()
-        .filter(|file| written.contains(&Key::Block(file.cidr)))
-        .cloned()
-        .collect();
+    let mut changed: HashSet<Key> = HashSet::new();
+    for action in &plan.actions {
+        changed.extend(action.step.edits().map(Edit::key));
+    }
+    let is_changed = |file: &&BlockFile| changed.contains(&Key::Block(file.cidr));
+    let files: Vec<BlockFile> = files.iter().filter(is_changed).cloned().collect();
 
     for file in &files {
         let path = directory.join(&file.name);
@@ -181,9 +178,9 @@ fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool
 fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
     let part = path.with_extension("json.part");
     fs::File::create_new(&part)?.write_all(text)?;
-    let named = fs::hard_link(&part, path);
+    let result = fs::hard_link(&part, path);
     fs::remove_file(&part)?;
-    named
+    result
 }
 
 #[cfg(test)]

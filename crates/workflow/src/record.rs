@@ -55,24 +55,26 @@ pub async fn record(
                 .info(format!("recording continues after {}, {path}", journal.last()));
             journal
         }
-        None => recording.begin(None).await?,
+        None => {
+            let lost = None;
+            recording.begin(lost).await?
+        }
     };
 
     has_begun.set(true);
     loop {
-        let mut later = access
-            .datastore
-            .changes_after(journal.positions().clone())
-            .await?;
-        let lost = loop {
-            match later.reported().await {
+        let positions = journal.positions().clone();
+        let mut changes = access.datastore.changes_after(positions).await?;
+        let reason = loop {
+            match changes.reported().await {
                 Ok(reported) => journal = recording.append(journal, reported)?,
-                Err(Broken::Lost(why)) => break why,
+                Err(Broken::Lost(reason)) => break reason,
                 Err(Broken::Failed(error)) => return Err(error.into()),
             }
         };
-        if lost != WholeReadReason::Interrupted {
-            journal = recording.begin(Some((&lost, journal.last()))).await?;
+        if reason != WholeReadReason::Interrupted {
+            let lost = Some((&reason, journal.last()));
+            journal = recording.begin(lost).await?;
         }
     }
 }
@@ -94,14 +96,16 @@ impl Recording<'_> {
                 "the clock was set back from {last:.0} to {now:.0}: changes are recorded as of {last:.0} until the clock has passed that time"
             ));
         }
-        let is_old =
-            now.duration_since(journal.export().taken_at) >= MAX_AGE || journal.length() >= MAX_LENGTH;
+
+        let is_old = now.duration_since(journal.export().taken_at) >= MAX_AGE;
+        let is_long = journal.length() >= MAX_LENGTH;
         // Without `block_in_place`, encoding and writing many changes would block other tasks.
         tokio::task::block_in_place(|| journal.append(now, reached, changes))?;
-        if is_old {
+        if is_old || is_long {
             let adding = self.recorder.begin()?;
             journal = tokio::task::block_in_place(|| journal.renew(adding))?;
-            self.report_begin(&journal, None);
+            let lost_because = None;
+            self.report_begin(&journal, lost_because);
             self.thin_out(&journal)?;
         }
         Ok(journal)
@@ -110,7 +114,7 @@ impl Recording<'_> {
     /// Begins with a full state of the datastore. If changes were lost, `lost` contains the reason and the time of the
     /// last recorded change.
     async fn begin(&self, lost: Option<(&WholeReadReason, Timestamp)>) -> Result<Journal> {
-        let (why, last) = lost.unzip();
+        let (reason, last) = lost.unzip();
         let adding = self.recorder.begin()?;
         let (entries, positions) = watched(self.access, Activity::Exporting, async |datastore, progress| {
             datastore.export_with_positions(&adding.path(), progress).await
@@ -120,29 +124,30 @@ impl Recording<'_> {
         if added.export.guid.is_empty() {
             warn_of_unknown(self.access.operator);
         }
-        let is_restored = matches!(why, Some(WholeReadReason::AnotherHistory(_)));
+        let is_restored = matches!(reason, Some(WholeReadReason::AnotherHistory(_)));
         let journal = Journal::create(&added, positions, is_restored)?;
-        self.report_begin(&journal, why);
+        self.report_begin(&journal, reason);
         self.thin_out(&journal)?;
         Ok(journal)
     }
 
-    /// Reports the full state that a recording begins with. `why` is the reason if changes were lost; `None` means that
-    /// there is no full state yet, or that the last one is old.
-    fn report_begin(&self, journal: &Journal, why: Option<&WholeReadReason>) {
-        let gap = why
-            .filter(|why| **why != WholeReadReason::New)
-            .map(|why| format!("a gap: {why}; "));
+    /// Reports the full state that a recording begins with. `lost_because` is the reason if changes were lost; `None`
+    /// means that there is no full state yet, or that the last one is old.
+    fn report_begin(&self, journal: &Journal, lost_because: Option<&WholeReadReason>) {
         let path = quoted(&journal.export().path);
-        self.access.operator.info(format!(
-            "{}recording changes after {path}",
-            gap.unwrap_or_default()
-        ));
+        let message = match lost_because {
+            None | Some(WholeReadReason::New) => format!("recording changes after {path}"),
+            Some(reason) => format!("a gap: {reason}; recording changes after {path}"),
+        };
+        self.access.operator.info(message);
     }
 
+    /// Removes the full states that `keep` does not retain.
     fn thin_out(&self, journal: &Journal) -> Result<()> {
-        let Some(keep) = self.keep else { return Ok(()) };
-        let (archive, _) = Archive::open_with_damage(self.recorder.folder())?;
-        thin_out(&archive, keep, journal.export().taken_at).map(drop)
+        if let Some(keep) = self.keep {
+            let (archive, _) = Archive::open_with_damage(self.recorder.folder())?;
+            thin_out(&archive, keep, journal.export().taken_at)?;
+        }
+        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
+use std::mem;
 use std::path::PathBuf;
 
 use calipam_check::{Context, Options, Scope};
@@ -12,7 +13,7 @@ use calipam_plan::{Basis, Plan};
 use crate::check::{CheckResult, Criteria, read_and_check};
 use crate::failure::Result;
 use crate::operator::Access;
-use crate::reports;
+use crate::reports::{self, OpenReport};
 use crate::run::{Intent, Run};
 use crate::scope::{Names, is_pattern};
 use crate::second_read::{Part, warn_of_short_grace, write_in_parts};
@@ -38,20 +39,15 @@ pub async fn release(access: Access<'_>, request: &ReleaseRequest) -> Result<Rep
     let mut run = Run::new(access, &request.intent);
 
     let mut files = reports::open(&request.reports)?;
-    let read = |files, cluster: &Snapshot| {
-        reports::read(
-            files,
-            cluster,
-            request.targets.force,
-            request.lock,
-            access.operator,
-        )
+    let read_observations = |files: Vec<OpenReport>, cluster: &Snapshot| {
+        let force = request.targets.force;
+        reports::read_observations(files, cluster, force, request.lock, access.operator)
     };
     let mut observations = None;
     if access.datastore.is_live() && !files.is_empty() {
         // A report that does not fit is refused before the cluster is read.
-        let cluster = reports::cluster(access.datastore).await?;
-        observations = Some(read(std::mem::take(&mut files), &cluster)?);
+        let cluster = reports::read_cluster_information(access.datastore).await?;
+        observations = Some(read_observations(mem::take(&mut files), &cluster)?);
     }
 
     let seen = read_and_check(access, criteria).await?;
@@ -62,23 +58,23 @@ pub async fn release(access: Access<'_>, request: &ReleaseRequest) -> Result<Rep
     let targets = targets(request, &seen.snapshot)?;
     let observations = match observations {
         Some(observations) => observations,
-        None => read(files, &seen.snapshot)?,
+        None => read_observations(files, &seen.snapshot)?,
     };
 
     let plan = |basis: &Basis<'_>| release::plan(basis, &targets);
-    let tried = |seen: CheckResult, plan: Plan, _: Part| Ok(seen.try_plan(plan, criteria)?);
-    write_in_parts(run, criteria, seen, observations, plan, tried).await
+    let try_plan = |seen: CheckResult, plan: Plan, _: Part| Ok(seen.try_plan(plan, criteria)?);
+    write_in_parts(run, criteria, seen, observations, plan, try_plan).await
 }
 
 /// Returns the targets of a request in this cluster.
 fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request> {
     let names = &request.names;
     let scope = if request.targets.is_of_nodes() {
-        let of_others = Names {
+        let names_without_nodes = Names {
             nodes: Vec::new(),
             ..names.clone()
         };
-        let scope = of_others.scope(&[snapshot])?;
+        let scope = names_without_nodes.scope(&[snapshot])?;
         Scope {
             nodes: deleted_nodes(snapshot, &names.nodes)?,
             ..scope
@@ -95,21 +91,31 @@ fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request> {
 /// Returns the nodes whose records are released. If a pattern matches any deleted nodes, only those count.
 fn deleted_nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<String>> {
     let context = LazyCell::new(|| Context::new(snapshot, &Options::default()));
-    let mut meant = BTreeSet::new();
+    let mut nodes = BTreeSet::new();
     for name in names {
         if !is_pattern(name) {
-            meant.insert(name.clone());
+            nodes.insert(name.clone());
             continue;
         }
-        let matching = Names {
+
+        let pattern = Names {
             nodes: vec![name.clone()],
             ..Names::default()
+        };
+        let mut live = Vec::new();
+        let mut deleted = Vec::new();
+        for node in pattern.scope(&[snapshot])?.nodes {
+            if context.index.node_exists(&node) {
+                live.push(node);
+            } else {
+                deleted.push(node);
+            }
         }
-        .scope(&[snapshot])?
-        .nodes
-        .into_iter();
-        let (live, deleted): (Vec<_>, Vec<_>) = matching.partition(|node| context.index.node_exists(node));
-        meant.extend(if deleted.is_empty() { live } else { deleted });
+        if deleted.is_empty() {
+            nodes.extend(live);
+        } else {
+            nodes.extend(deleted);
+        }
     }
-    Ok(meant)
+    Ok(nodes)
 }

@@ -37,72 +37,76 @@ pub fn no_report(path: &Path, error: &ReportError) -> Failure {
 pub(crate) struct OpenReport {
     path: PathBuf,
     content: ReportFile,
-    /// The time of the file.
-    written: Timestamp,
+    /// The modification time of the file.
+    modified: Timestamp,
 }
 
 /// Reads the files of reports.
 pub(crate) fn open(paths: &[PathBuf]) -> Result<Vec<OpenReport>> {
-    paths.iter().map(|path| open_one(path)).collect()
+    let mut files = Vec::new();
+    for path in paths {
+        files.push(open_file(path)?);
+    }
+    Ok(files)
 }
 
-/// Opens a report, with the time at which its file was written.
-fn open_one(path: &Path) -> Result<OpenReport> {
+/// Reads the file of a report, with its modification time.
+fn open_file(path: &Path) -> Result<OpenReport> {
     let file = regular::open(path).map_err(Failure::io_at("read", path))?;
-    let written = file
-        .metadata()
-        .and_then(|meta| meta.modified())
-        .map_err(Failure::io_at("read", path))?;
-    let written = Timestamp::try_from(written).unwrap_or(Timestamp::MAX);
+    let metadata = file.metadata().map_err(Failure::io_at("read", path))?;
+    let modified = metadata.modified().map_err(Failure::io_at("read", path))?;
+    let modified = Timestamp::try_from(modified).unwrap_or(Timestamp::MAX);
     let content = read_document::<ReportFile>(file).map_err(|error| no_report(path, &error.into()))?;
     Ok(OpenReport {
         path: path.to_owned(),
         content,
-        written,
+        modified,
     })
 }
 
 /// Reads the cluster information alone.
-pub(crate) async fn cluster(datastore: &Datastore) -> Result<Snapshot> {
+pub(crate) async fn read_cluster_information(datastore: &Datastore) -> Result<Snapshot> {
     let stored = datastore
         .stored(&[Key::ClusterInformation("default".into())])
         .await?
         .pop()
         .flatten();
-    let cluster = stored
-        .as_ref()
-        .and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
-    let cluster_revision = stored.map(|stored| stored.revision);
-    Ok(Snapshot {
-        cluster,
-        cluster_revision,
-        ..Snapshot::default()
-    })
+    let mut snapshot = Snapshot::default();
+    if let Some(stored) = stored {
+        snapshot.cluster = ClusterInformation::parse(&stored.raw).ok();
+        snapshot.cluster_revision = Some(stored.revision);
+    }
+    Ok(snapshot)
 }
 
-/// Returns the observations in reports. Fails if a report has an objection that forbids using it in this cluster, unless
-/// `force` overrides it. `locks` is true if the run locks the datastore.
-pub(crate) fn read(
+/// Returns the observations in the reports in `files`.
+///
+/// `cluster` contains at least the cluster information, by which each report is checked. `will_lock` is true if the run
+/// locks the datastore: calicoctl's reports can only be used while it is locked.
+///
+/// # Errors
+/// If a file is not a report, or there is an objection to using its report in this cluster that `force` does not
+/// override. An overridden objection becomes a warning.
+pub(crate) fn read_observations(
     files: Vec<OpenReport>,
     cluster: &Snapshot,
     force: Force,
-    locks: bool,
+    will_lock: bool,
     operator: &dyn Operator,
 ) -> Result<Vec<Observations>> {
-    let is_locked = cluster
-        .cluster
-        .as_ref()
-        .is_some_and(|cluster| cluster.datastore_ready == Some(false));
-    let locked = locks || is_locked;
-    let read = |OpenReport {
-                    path,
-                    content,
-                    written,
-                }| {
-        let name = path.display().to_string();
-        read_report(&name, content, written, cluster, locked).map_err(|error| no_report(&path, &error))
+    let is_locked = match &cluster.cluster {
+        Some(information) => information.datastore_ready == Some(false),
+        None => false,
     };
-    let reports: Vec<ReadReport> = files.into_iter().map(read).collect::<Result<_, _>>()?;
+    let locked = will_lock || is_locked;
+
+    let mut reports: Vec<ReadReport> = Vec::new();
+    for file in files {
+        let name = file.path.display().to_string();
+        let report = read_report(&name, file.content, file.modified, cluster, locked)
+            .map_err(|error| no_report(&file.path, &error))?;
+        reports.push(report);
+    }
 
     for (report, objection) in objections(&reports) {
         if !objection.can_be_forced() || force != Force::Reported {
@@ -114,5 +118,6 @@ pub(crate) fn read(
         }
         operator.warn(format!("--force: {objection} ({report})"));
     }
+
     Ok(reports.into_iter().map(|report| report.observations).collect())
 }

@@ -51,12 +51,13 @@ impl Intent {
 
     /// The folders with journals of other runs.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
-        let own = self
-            .writing
-            .as_ref()
-            .and_then(|writing| writing.journal.as_deref());
-        let own = own.map(|journal| regular::folder_of(journal).to_owned());
-        let mut folders: Vec<PathBuf> = self.journals.iter().cloned().chain(own).collect();
+        let mut folders = Vec::new();
+        folders.extend(self.journals.clone());
+        if let Some(writing) = &self.writing
+            && let Some(journal) = &writing.journal
+        {
+            folders.push(regular::folder_of(journal).to_owned());
+        }
         folders.dedup();
         folders
     }
@@ -92,12 +93,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Creates a run that needs a live Calico 3 datastore even if it only plans. `what` names the command in the errors
-    /// for Calico 2 and for a file, such as `split a pool` and `a split`.
-    pub(crate) fn on_live(access: Access<'a>, intent: &'a Intent, what: [&'static str; 2]) -> Result<Self> {
-        access.datastore.require_calico_3(what[0])?;
+    /// Creates a run that needs a live Calico 3 datastore even if it only plans. `purpose` names the command in the
+    /// errors for Calico 2 and for a file, such as `split a pool` and `a split`.
+    pub(crate) fn on_live(
+        access: Access<'a>,
+        intent: &'a Intent,
+        purpose: [&'static str; 2],
+    ) -> Result<Self> {
+        let [verb, noun] = purpose;
+        access.datastore.require_calico_3(verb)?;
         if !access.datastore.is_live() {
-            return Err(Failure::not_live(what[1]));
+            return Err(Failure::not_live(noun));
         }
         Ok(Self::new(access, intent))
     }
@@ -128,8 +134,10 @@ impl<'a> Run<'a> {
     /// # Errors
     /// If the operator does not agree. The error says what the run has already changed.
     pub(crate) async fn ask(&self, question: Question) -> Result<Consent> {
-        let agreed = self.access.operator.ask(question).await?;
-        agreed.ok_or_else(|| self.declined())
+        match self.access.operator.ask(question).await? {
+            Some(consent) => Ok(consent),
+            None => Err(self.declined()),
+        }
     }
 
     /// The error when the operator does not agree.

@@ -12,11 +12,11 @@ use calipam_model::IpNet;
 use calipam_model::cidr::to_canonical;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::selector::Selector;
-use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::snapshot::{Snapshot, Source, Versioned};
 use wildmatch::WildMatch;
 
-use self::known::known_namespace;
 pub use self::known::nearest_pod;
+use self::known::require_known_namespace;
 pub(crate) use self::known::{is_known_block, is_known_network, known_namespaces, known_nodes};
 pub use self::unknown::{UnknownPool, nearest};
 pub(crate) use self::unknown::{
@@ -60,36 +60,35 @@ impl Names {
         let known = LazyCell::new(|| known_nodes(states));
         // A node that exists is found without a search of all records.
         let exists = |name: &str| {
-            states
-                .iter()
-                .any(|all| all.nodes.iter().any(|node| node.value.name == name))
+            let mut nodes = states.iter().flat_map(|snapshot| &snapshot.nodes);
+            nodes.any(|node| node.value.name == name)
         };
-        let named = Found::of(self.nodes.iter().map(|name| {
+        let named_nodes = Found::of(self.nodes.iter().map(|name| {
             if exists(name) {
                 Ok(vec![name.clone()])
             } else {
-                named_nodes(name, &known)
+                find_nodes(name, &known)
             }
         }))?;
-        let mut not_found = named.not_found;
-        let mut nodes: BTreeSet<String> = named.found.into_iter().flatten().collect();
+        let mut not_found = named_nodes.not_found;
+        let mut nodes: BTreeSet<String> = named_nodes.found.into_iter().flatten().collect();
         if let Some(selector) = &self.selector {
-            nodes = selected(selector, states, nodes)?;
+            nodes = select_nodes(selector, states, nodes)?;
         }
 
-        let pools = Found::of(self.pools.iter().map(|name| pool(states, name)))?;
-        not_found.extend(pools.not_found);
+        let named_pools = Found::of(self.pools.iter().map(|name| pool(states, name)))?;
+        not_found.extend(named_pools.not_found);
         // Both states may have the same pool.
-        let networks: BTreeSet<IpNet> = pools.found.into_iter().flatten().collect();
+        let networks: BTreeSet<IpNet> = named_pools.found.into_iter().flatten().collect();
 
         let scope = Scope {
             nodes,
             networks: networks.into_iter().collect(),
             namespace: self.namespace.clone(),
         };
-        have_in_common(states, &scope)?;
+        require_common_address(states, &scope)?;
         if let Some(name) = &self.namespace {
-            known_namespace(states, name)?;
+            require_known_namespace(states, name)?;
         }
         Ok(Found {
             found: scope,
@@ -111,12 +110,12 @@ impl<T> Found<Vec<T>> {
     ///
     /// # Errors
     /// If none of the names exists: an empty list would mean everything.
-    fn of(each: impl Iterator<Item = Result<T>>) -> Result<Self> {
+    fn of(results: impl Iterator<Item = Result<T>>) -> Result<Self> {
         let mut found = Vec::new();
         let mut not_found = Vec::new();
-        for one in each {
-            match one {
-                Ok(one) => found.push(one),
+        for result in results {
+            match result {
+                Ok(object) => found.push(object),
                 Err(error) => not_found.push(error),
             }
         }
@@ -128,35 +127,40 @@ impl<T> Found<Vec<T>> {
 }
 
 /// Returns the nodes with this name, or whose names match this pattern (`*`: any characters, `?`: one).
-fn named_nodes(name: &str, known: &BTreeSet<String>) -> Result<Vec<String>> {
-    let meant: Vec<&String> = if is_pattern(name) {
-        matching(name, known)
-    } else {
-        known.get(name).into_iter().collect()
-    };
-    if meant.is_empty() {
-        Err(unknown_node(name, known))
-    } else {
-        Ok(meant.into_iter().cloned().collect())
+fn find_nodes(name: &str, known: &BTreeSet<String>) -> Result<Vec<String>> {
+    let mut nodes = Vec::new();
+    if is_pattern(name) {
+        nodes.extend(matching(name, known).into_iter().cloned());
+    } else if known.contains(name) {
+        nodes.push(name.to_owned());
     }
+    if nodes.is_empty() {
+        return Err(unknown_node(name, known));
+    }
+    Ok(nodes)
 }
 
-/// The nodes with matching labels. Unless `named` is empty, only nodes in `named`.
-fn selected(selector: &Selector, states: &[&Snapshot], named: BTreeSet<String>) -> Result<BTreeSet<String>> {
+/// Returns the nodes with matching labels. Unless `named` is empty, only nodes in `named`.
+fn select_nodes(
+    selector: &Selector,
+    states: &[&Snapshot],
+    named: BTreeSet<String>,
+) -> Result<BTreeSet<String>> {
     let mut selected: BTreeSet<String> = BTreeSet::new();
-    let stored = states.iter().flat_map(|snapshot| &snapshot.nodes);
-    for node in stored.map(|stored| &stored.value) {
-        let is_named = named.is_empty() || named.contains(&node.name);
-        if is_named && selector.matches(&node.labels) {
-            selected.insert(node.name.clone());
+    for snapshot in states {
+        for Versioned { value: node, .. } in &snapshot.nodes {
+            let is_named = named.is_empty() || named.contains(&node.name);
+            if is_named && selector.matches(&node.labels) {
+                selected.insert(node.name.clone());
+            }
         }
     }
     if selected.is_empty() {
-        let list = [
+        let list_labels = [
             Call::calicoctl(["get", "nodes", "-o", "yaml"]),
             Call::kubectl(["get", "nodes", "--show-labels"]),
         ];
-        let hint = Hint::new("it selects by Calico's node labels: {} or {}", list);
+        let hint = Hint::new("it selects by Calico's node labels: {} or {}", list_labels);
         return Err(Failure::refused("the selector matches no node").hint(hint));
     }
     Ok(selected)
@@ -199,21 +203,25 @@ pub(crate) fn pool(states: &[&Snapshot], name: &str) -> Result<Vec<IpNet>> {
 
 /// If both nodes and pools are named, checks that one of the nodes has a block, an affinity or an address in one of the
 /// pools.
-fn have_in_common(states: &[&Snapshot], scope: &Scope) -> Result<()> {
+fn require_common_address(states: &[&Snapshot], scope: &Scope) -> Result<()> {
     let Scope { nodes, networks, .. } = scope;
-    let has_any = |snapshot: &&Snapshot| has_any(snapshot, scope);
-    if nodes.is_empty() || networks.is_empty() || states.iter().any(has_any) {
+    if nodes.is_empty() || networks.is_empty() {
         return Ok(());
+    }
+    for snapshot in states {
+        if has_affinity(snapshot, scope) || has_block(snapshot, scope) || has_use(snapshot, scope) {
+            return Ok(());
+        }
     }
     Err(nothing_in_common(nodes, networks))
 }
 
-fn has_any(snapshot: &Snapshot, scope: &Scope) -> bool {
-    let has_affinity = snapshot.affinities.iter().any(|affinity| {
+/// True if a node of the scope has an affinity for a block in its networks.
+fn has_affinity(snapshot: &Snapshot, scope: &Scope) -> bool {
+    snapshot.affinities.iter().any(|affinity| {
         let key = &affinity.value.key;
         scope.nodes.contains(&key.node) && scope.has_network(key.cidr)
-    });
-    has_affinity || has_block(snapshot, scope) || has_use(snapshot, scope)
+    })
 }
 
 /// True if a block in the networks of the scope belongs to one of its nodes, or records one of them.

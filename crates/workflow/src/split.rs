@@ -4,7 +4,8 @@ use calipam_model::IpNet;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{Snapshot, Versioned};
+
 use calipam_model::writable::Object;
 use calipam_plan::Refused;
 use calipam_plan::split::{self, Split, SplitRefusal};
@@ -12,7 +13,7 @@ use calipam_plan::split::{self, Split, SplitRefusal};
 use crate::failure::{Failure, Result};
 use crate::operator::Access;
 use crate::read::read;
-use crate::run::{Intent, Run, Writing};
+use crate::run::{Intent, Run};
 use crate::scope::unknown_pool;
 use crate::write::Repaired;
 
@@ -43,11 +44,10 @@ pub struct SplitRequest {
 pub async fn split(access: Access<'_>, request: &SplitRequest) -> Result<Repaired> {
     let run = Run::on_live(access, &request.intent, ["split a pool", "a split"])?;
     let snapshot = read(access).await?;
-    let is_locked = snapshot
-        .cluster
-        .as_ref()
-        .and_then(|cluster| cluster.datastore_ready)
-        == Some(false);
+    let is_locked = match &snapshot.cluster {
+        Some(cluster) => cluster.datastore_ready == Some(false),
+        None => false,
+    };
     if request.needs_lock && !is_locked {
         let hint = Hint::new(
             "lock it with {}; `calipam split` locks it itself",
@@ -57,59 +57,61 @@ pub async fn split(access: Access<'_>, request: &SplitRequest) -> Result<Repaire
         return Err(SplitRefusal::NotLocked(refused).into());
     }
 
-    let pool = pool(&snapshot, &request.pool)?;
+    let pool = find_pool(&snapshot, &request.pool)?;
     let key = Key::Pool(pool.name.clone());
-    let stored = access
-        .datastore
-        .stored(&[key])
-        .await?
-        .pop()
-        .flatten()
-        .and_then(|stored| stored.object);
-    let Some(Object::Pool(document)) = stored else {
+    let stored = access.datastore.stored(&[key]).await?.pop().flatten();
+    let Some(Object::Pool(document)) = stored.and_then(|stored| stored.object) else {
+        // The pool was deleted after it was listed.
         return Err(unknown_pool(&[&snapshot], &pool.name));
     };
-    let how = Split {
+    let settings = Split {
         parts: request.parts,
         disables_first: request.disables_first,
     };
-    let plan = split::plan(&snapshot, pool, &document, how)?;
+    let plan = split::plan(&snapshot, pool, &document, settings)?;
+
     // Kubernetes has no transactions, and no pod may start or stop while the pools are written. Therefore the datastore
     // is locked, unless it is locked already, as calicoctl requires.
-    let writing = request.intent.writing.clone().map(|writing| Writing {
-        lock: !is_locked,
-        ..writing
-    });
-    let intent = Intent {
-        writing,
-        ..request.intent.clone()
-    };
-    Run {
+    let mut intent = request.intent.clone();
+    if let Some(writing) = &mut intent.writing {
+        writing.lock = !is_locked;
+    }
+    let run = Run {
         intent: &intent,
         ..run
-    }
-    .write(plan, None)
-    .await
+    };
+    let passed = None;
+    run.write(plan, passed).await
 }
 
 /// Finds the pool that is to be split, by its name or its CIDR.
-fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool> {
-    let is_meant = |pool: &&Pool| match name {
-        PoolName::Name(name) => pool.name == *name,
-        PoolName::Cidr(cidr) => pool.cidr == cidr.trunc(),
-    };
+fn find_pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool> {
+    let mut matching = Vec::new();
+    for Versioned { value: pool, .. } in &snapshot.pools {
+        let is_match = match name {
+            PoolName::Name(name) => pool.name == *name,
+            PoolName::Cidr(cidr) => pool.cidr == cidr.trunc(),
+        };
+        if is_match {
+            matching.push(pool);
+        }
+    }
 
-    let mut found = snapshot.pools.iter().map(|pool| &pool.value).filter(is_meant);
-    match (found.next(), found.next(), name) {
-        (Some(pool), None, _) => Ok(pool),
-        (Some(pool), Some(other), _) => {
-            let message = format!("the pools {} and {} have the same CIDR", pool.name, other.name);
+    match matching[..] {
+        [] => {
+            let name = match name {
+                PoolName::Name(name) => name.clone(),
+                PoolName::Cidr(cidr) => cidr.to_string(),
+            };
+            Err(unknown_pool(&[snapshot], &name))
+        }
+        [pool] => Ok(pool),
+        [first, second, ..] => {
+            let message = format!("the pools {} and {} have the same CIDR", first.name, second.name);
             Err(Failure::refused(message).hint(Hint::new(
                 "name the pool: {}",
                 [Call::again_with(["--name", "NAME"]).without(&["name", "cidr"])],
             )))
         }
-        (None, _, PoolName::Name(name)) => Err(unknown_pool(&[snapshot], name)),
-        (None, _, PoolName::Cidr(cidr)) => Err(unknown_pool(&[snapshot], &cidr.to_string())),
     }
 }

@@ -1,5 +1,6 @@
 //! `undo`: restores what a run changed, using its journal.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use calipam_check::{Context, Options};
@@ -15,7 +16,7 @@ use calipam_repair::journal::{Header, Recorded, later, resolve};
 use calipam_repair::{LockState, StaleLock, UndoPlan, UndoStep, stale_lock, undo as execute};
 
 use crate::failure::{Failure, Result};
-use crate::operator::{Access, Event, Proposal};
+use crate::operator::{Access, Event, Operator, Proposal};
 use crate::read::read;
 use crate::run::{Intent, Run, Writing};
 use crate::write::Executed;
@@ -47,20 +48,28 @@ impl Undone {
 
 /// The kinds of objects that an undo writes.
 fn sources(plan: &UndoPlan) -> Vec<Source> {
-    let keys = || plan.written().map(|object| &object.key);
-    let has = |wanted: fn(&Key) -> bool| keys().any(wanted);
+    let mut has_records = false;
+    let mut has_pools = false;
+    let mut has_config = false;
+    for object in plan.written() {
+        match object.key {
+            Key::Block(_) | Key::Handle(_) | Key::Affinity(_) => has_records = true,
+            Key::Pool(_) => has_pools = true,
+            Key::IpamConfig => has_config = true,
+            _ => {}
+        }
+    }
+
     let mut sources = Vec::new();
-    if has(|key| matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_))) {
+    if has_records {
         sources.extend(RECORDS);
     }
-
-    if has(|key| matches!(key, Key::Pool(_))) {
+    if has_pools {
         sources.push(Source::Pools);
     }
-    if has(|key| matches!(key, Key::IpamConfig)) {
+    if has_config {
         sources.push(Source::IpamConfig);
     }
-
     sources
 }
 
@@ -69,36 +78,40 @@ async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Opt
     let Some(lock) = stale_lock(journal, cluster) else {
         return Ok(None);
     };
-    let now = lock.recheck(run.access.datastore).await?;
-    match now {
-        LockState::AsItWas => run.access.operator.warn(format!(
-            "the run did not finish and left the datastore locked: no pod starts or stops; undoing it restores \
-             `datastoreReady` (journal {})",
-            quoted(&lock.journal)
-        )),
-        LockState::Unclear => run.warn_of_unclear(&lock),
-        LockState::Unlocked => {}
+    match lock.recheck(run.access.datastore).await? {
+        LockState::AsItWas => {
+            run.access.operator.warn(format!(
+                "the run did not finish and left the datastore locked: no pod starts or stops; undoing it restores \
+                 `datastoreReady` (journal {})",
+                quoted(&lock.journal)
+            ));
+            Ok(Some(lock))
+        }
+        LockState::Unclear => {
+            run.warn_of_unclear(&lock);
+            Ok(None)
+        }
+        LockState::Unlocked => Ok(None),
     }
-    Ok((now == LockState::AsItWas).then_some(lock))
 }
 
-/// Names the objects that a late write of the run may still create.
-fn late(plan: &UndoPlan) -> Option<String> {
+/// Warns of objects that a late write of the run may still create.
+fn warn_of_late_writes(plan: &UndoPlan, operator: &dyn Operator) {
     let [first, others @ ..] = plan.late() else {
-        return None;
+        return;
     };
-    let objects = match others.len() {
-        0 => first.named().to_string(),
-        more => format!("{} and {} more", first.named(), thousands(more)),
-    };
-    Some(format!(
+    let mut objects = first.named().to_string();
+    if !others.is_empty() {
+        objects = format!("{objects} and {} more", thousands(others.len()));
+    }
+    operator.warn(format!(
         "that run got no answer to its request to create {objects}, which can still take effect: undo the run again \
          a minute later"
-    ))
+    ));
 }
 
 /// The maximum number of pools that an undo requires to be unchanged.
-const MOST_COMPARED: usize = 32;
+const MAX_COMPARED: usize = 32;
 
 /// Excludes the pools from the undo if `migrate` would refuse the result: a family without an enabled pool, too few
 /// addresses for the users, or a block size that does not fit existing blocks.
@@ -115,12 +128,13 @@ async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan>
     }
 
     // Only the users of a pool that is enabled now need other addresses.
-    let is_enabled_after = |pool: &Pool| {
-        let mut after = after.iter();
-        after.any(|other| other.name == pool.name && other.is_enabled())
-    };
-    let mut enabled = before.iter().filter(|pool| pool.is_enabled());
-    let Some(first_disabled) = enabled.find(|pool| !is_enabled_after(pool)) else {
+    let enabled_after: BTreeSet<&str> = after
+        .iter()
+        .filter(|pool| pool.is_enabled())
+        .map(|pool| pool.name.as_str())
+        .collect();
+    let is_disabled_by_undo = |pool: &&Pool| pool.is_enabled() && !enabled_after.contains(pool.name.as_str());
+    let Some(first_disabled) = before.iter().find(is_disabled_by_undo) else {
         return Ok(plan);
     };
     let users = migrate::leaving(&Context::new(&seen, &Options::default()).index, &after);
@@ -133,44 +147,90 @@ async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan>
     // The undo depends on the pools that stay as they are.
     let mut keys: Vec<Key> = Vec::new();
     for pool in &before {
-        if pool.is_enabled() && after.contains(pool) && keys.len() < MOST_COMPARED {
+        if pool.is_enabled() && after.contains(pool) && keys.len() < MAX_COMPARED {
             keys.push(Key::Pool(pool.name.clone()));
         }
     }
     let stored = access.datastore.stored(&keys).await?;
-    let mut others = Vec::new();
+    let mut unchanged = Vec::new();
     for (key, stored) in keys.into_iter().zip(stored) {
         if let Some(stored) = stored {
-            others.push((key, stored));
+            unchanged.push((key, stored));
         }
     }
-    plan.depend_on(&others);
+    plan.depend_on(&unchanged);
     Ok(plan)
 }
 
-/// True if pools may remain as the run wrote them: the pools of a split overlap until the split is undone.
+/// True if pools may remain as the run wrote them: the pools of a split overlap until the split is undone. `run` is the
+/// execution of the undo; `None` if the plan has no steps.
 fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
     let is_pool = |key: &Key| matches!(key, Key::Pool(_));
     let mut skipped = plan.skipped().iter().flat_map(|skipped| &skipped.keys);
     if skipped.any(is_pool) {
         return true;
     }
-    let is_complete = run.is_none_or(|run| run.execution.is_complete());
-    let mut objects = plan.steps().iter().flat_map(|step| &step.objects);
-    !is_complete && objects.any(|object| is_pool(&object.key))
+    match run {
+        Some(run) if !run.execution.is_complete() => {
+            let mut objects = plan.steps().iter().flat_map(|step| &step.objects);
+            objects.any(|object| is_pool(&object.key))
+        }
+        _ => false,
+    }
 }
 
-/// Leaves the datastore locked, since no pod may start while pools overlap.
-fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> bool {
-    run.access.operator.warn(
+/// Says that the datastore stays locked, because no pod may start while pools overlap.
+fn warn_that_lock_stays(lock: &StaleLock, operator: &dyn Operator) {
+    operator.warn(
         "the datastore stays locked: that run's changes of pools are not undone, so pools can overlap".into(),
     );
     let Hint { text, calls } = lock.hint();
-    run.access.operator.tell(Event::Hint(Hint::new(
+    operator.tell(Event::Hint(Hint::new(
         format!("once the reason is gone: {text}"),
         calls,
     )));
-    true
+}
+
+/// Plans the inverse of a run from its journal. If some objects have changed since, takes later runs into account.
+async fn plan_inverse(
+    access: Access<'_>,
+    journal: &Path,
+    recorded: &Recorded,
+    journals: Option<PathBuf>,
+) -> Result<UndoPlan> {
+    let mut plan = UndoPlan::new(recorded)?.read(access.datastore).await?;
+    if !plan.skipped().is_empty() {
+        // Later runs may have changed the objects, and later undos may have restored them.
+        let mut folders = Vec::new();
+        folders.extend(journals);
+        folders.push(regular::folder_of(journal).to_owned());
+        folders.dedup();
+        plan = UndoPlan::new(recorded)?
+            .after(&later(&folders, recorded))
+            .read(access.datastore)
+            .await?;
+    }
+    check_pools(access, plan).await
+}
+
+/// Ends an undo that has nothing to restore: even a run that was killed before its first change leaves a lock, which is
+/// removed if the operator agrees. Returns true if a lock that a killed run left behind stays.
+async fn undo_nothing(run: &Run<'_>, plan: &UndoPlan, lock: Option<StaleLock>) -> Result<bool> {
+    let operator = run.access.operator;
+    let Some(lock) = lock else {
+        return run.restore_stale_locks(plan.cluster()).await;
+    };
+    if leaves_pools(plan, None) {
+        warn_that_lock_stays(&lock, operator);
+        return Ok(true);
+    }
+
+    let consent = run.ask(run.question_of_lock(plan.cluster())).await?;
+    let stays_locked = run.restore(&lock, consent).await?;
+    if plan.skipped().is_empty() {
+        operator.tell(Event::Said("That run changed nothing else."));
+    }
+    Ok(stays_locked)
 }
 
 /// Plans the inverse of a run, shows the plan, asks the operator, and restores the earlier objects. Finally, removes
@@ -193,105 +253,94 @@ pub async fn undo(
                 "the run of this journal did not finish: anything it did after the last line of the journal is not undone".into(),
             );
     }
-    let recorded = resolve(recorded, access.datastore).await?.0;
-    let mut plan = UndoPlan::new(&recorded)?.read(access.datastore).await?;
-    if !plan.skipped().is_empty() {
-        // Later runs may have changed the objects, and later undos may have restored them.
-        let own = regular::folder_of(journal).to_owned();
-        let mut folders: Vec<PathBuf> = journals.iter().cloned().chain([own]).collect();
-        folders.dedup();
-        plan = UndoPlan::new(&recorded)?
-            .after(&later(&folders, &recorded))
-            .read(access.datastore)
-            .await?;
-    }
-    let plan = check_pools(access, plan).await?;
-    if let Some(late) = late(&plan) {
-        access.operator.warn(late);
-    }
+    let (recorded, _) = resolve(recorded, access.datastore).await?;
+    let plan = plan_inverse(access, journal, &recorded, journals).await?;
+    warn_of_late_writes(&plan, access.operator);
     let changes = plan.written().count();
-    let lock = match recorded.lock {
-        Some(_) => lock_of_run(&run, journal, plan.cluster()).await?,
-        None => {
-            run.without_lock = Some(journal.to_owned());
-            None
-        }
+    let lock = if recorded.lock.is_some() {
+        lock_of_run(&run, journal, plan.cluster()).await?
+    } else {
+        run.without_lock = Some(journal.to_owned());
+        None
     };
-    let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
-        // Even a run that was killed before its first change leaves a lock.
-        let stays_locked = match (lock, run.writing()) {
-            (Some(lock), Some(_)) if leaves_pools(&plan, None) => stays_locked(&run, &lock),
-            (Some(lock), Some(_)) => {
-                let consent = run.ask(run.question_of_lock(plan.cluster())).await?;
-                let stays_locked = run.restore(&lock, consent).await?;
-                if plan.skipped().is_empty() {
-                    access
-                        .operator
-                        .tell(Event::Said("That run changed nothing else."));
-                }
-                stays_locked
-            }
-            (None, Some(_)) => run.restore_stale_locks(plan.cluster()).await?,
-            (_, None) => false,
-        };
-        return Ok(Undone {
-            header,
-            plan,
-            ended,
-            exceeds: run.exceeds(changes),
-            run: None,
-            stays_locked,
-        });
+
+    let writing = match run.writing() {
+        Some(writing) if !plan.steps().is_empty() => writing,
+        writing => {
+            let stays_locked = match writing {
+                Some(_) => undo_nothing(&run, &plan, lock).await?,
+                None => false,
+            };
+            return Ok(Undone {
+                header,
+                plan,
+                ended,
+                exceeds: run.exceeds(changes),
+                run: None,
+                stays_locked,
+            });
+        }
     };
 
     access.operator.show(Proposal::Undo(&header, &plan))?;
-    let mut locked = false;
-    let cluster = plan.cluster();
-    let sources = sources(&plan);
-    match &lock {
-        // A datastore has only one lock, so no other one can be left.
-        Some(_) => {
-            run.check(
-                &Writing {
-                    lock: true,
-                    ..writing.clone()
-                },
-                cluster,
-                &sources,
-                changes,
-            )
-            .await?
-        }
-        None => {
-            locked = run
-                .preflight(writing, cluster, &sources, changes)
-                .await?
-                .stays_locked
-        }
-    }
-    let mut question = plan.question(&access.datastore.location());
-    question.others += usize::from(lock.is_some());
-    let consent = run.ask(question).await?;
-
-    let agreed = consent.clone();
-    let work = async |options| execute(access.datastore, &plan, consent, &options).await;
-    // The datastore is already locked if the run left it locked.
-    let writing = Writing {
-        lock: writing.lock && lock.is_none(),
-        ..writing.clone()
-    };
-    let executed = run.execute(&writing, cluster, work).await?;
-    match lock {
-        Some(lock) if leaves_pools(&plan, Some(&executed)) => locked = stays_locked(&run, &lock),
-        Some(lock) => locked = run.restore(&lock, agreed).await?,
-        None => {}
-    }
+    let (executed, stays_locked) = restore_objects(&run, writing, &plan, lock).await?;
     Ok(Undone {
         header,
         plan,
         ended,
         exceeds: None,
         run: Some(executed),
-        stays_locked: locked,
+        stays_locked,
     })
+}
+
+/// Asks the operator, restores the objects of a plan, and removes the lock that the undone run left. Returns true as
+/// well if a lock that a killed run left behind stays.
+async fn restore_objects(
+    run: &Run<'_>,
+    writing: &Writing,
+    plan: &UndoPlan,
+    lock: Option<StaleLock>,
+) -> Result<(Executed, bool)> {
+    let access = run.access;
+    let cluster = plan.cluster();
+    let sources = sources(plan);
+    let changes = plan.written().count();
+    let mut stays_locked = false;
+    if lock.is_some() {
+        // A datastore has only one lock, so no other run can have left one.
+        let locking = Writing {
+            lock: true,
+            ..writing.clone()
+        };
+        run.check(&locking, cluster, &sources, changes).await?;
+    } else {
+        let passed = run.preflight(writing, cluster, &sources, changes).await?;
+        stays_locked = passed.stays_locked;
+    }
+
+    let mut question = plan.question(&access.datastore.location());
+    if lock.is_some() {
+        question.others += 1;
+    }
+    let consent = run.ask(question).await?;
+    let consent_to_unlock = consent.clone();
+
+    let work = async |options| execute(access.datastore, plan, consent, &options).await;
+    // The datastore is already locked if the run left it locked.
+    let writing = Writing {
+        lock: writing.lock && lock.is_none(),
+        ..writing.clone()
+    };
+    let executed = run.execute(&writing, cluster, work).await?;
+
+    if let Some(lock) = lock {
+        if leaves_pools(plan, Some(&executed)) {
+            warn_that_lock_stays(&lock, access.operator);
+            stays_locked = true;
+        } else {
+            stays_locked = run.restore(&lock, consent_to_unlock).await?;
+        }
+    }
+    Ok((executed, stays_locked))
 }

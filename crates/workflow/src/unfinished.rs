@@ -25,9 +25,7 @@ impl Unfinished {
             runs.extend(unfinished_runs(folder, cluster).unwrap_or_default());
         }
         let others = runs.len().saturating_sub(1);
-        let newest = runs
-            .into_iter()
-            .max_by(|a, b| a.header.started_at.cmp(&b.header.started_at))?;
+        let newest = runs.into_iter().max_by_key(|run| run.header.started_at.clone())?;
         Some(Self { newest, others })
     }
 

@@ -79,7 +79,8 @@ impl Run<'_> {
     /// Shows a plan, asks the operator, and executes the plan. If the plan is empty or the run does not write, only
     /// returns the plan.
     pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired> {
-        self.write_if(plan, passed, async |_: bool| Ok(Vec::new())).await
+        let check_nothing = async |_: bool| Ok(Vec::new());
+        self.write_if(plan, passed, check_nothing).await
     }
 
     /// Writes the first part of a run. On success, also returns the run that writes the second part.
@@ -88,76 +89,66 @@ impl Run<'_> {
             keep_journal_open: true,
             ..Run::new(self.access, self.intent)
         };
-        let mut repaired = first.write(plan, None).await?;
-        let begun = repaired
-            .run
-            .as_mut()
-            .and_then(|executed| executed.execution.journal.take());
-        Ok((
-            repaired,
-            begun.map(|begun| Self {
-                begun: Some(begun),
-                keep_journal_open: false,
-                ..first
-            }),
-        ))
+        let passed = None;
+        let mut repaired = first.write(plan, passed).await?;
+
+        let Some(executed) = &mut repaired.run else {
+            return Ok((repaired, None));
+        };
+        let Some(journal) = executed.execution.journal.take() else {
+            return Ok((repaired, None));
+        };
+        let rest = Self {
+            begun: Some(journal),
+            keep_journal_open: false,
+            ..first
+        };
+        Ok((repaired, Some(rest)))
     }
 
-    /// Writes a plan if `holds` succeeds just before the write, and the preconditions that `holds` returns are met. The
-    /// argument of `holds` is true if the operator had to answer first.
+    /// Writes a plan if `check_again` succeeds just before the write, and the preconditions that it returns are met. The
+    /// argument of `check_again` is true if the operator had to answer first.
     pub(crate) async fn write_if(
         &self,
         plan: Plan,
         passed: Option<Passed>,
-        holds: impl AsyncFnOnce(bool) -> Result<Vec<(Key, Precondition)>>,
+        check_again: impl AsyncFnOnce(bool) -> Result<Vec<(Key, Precondition)>>,
     ) -> Result<Repaired> {
         let (summary, mut steps) = plan.divide();
         let changes = summary.changes.len();
         let cluster = summary.cluster.guid.clone();
-        let Some(writing) = self.writing().filter(|_| !steps.is_empty()) else {
-            let stays_locked = match (passed, self.writing()) {
-                (Some(passed), _) => passed.stays_locked,
-                (None, writing) => {
-                    let stays_locked = writing.is_some() && self.restore_stale_locks(&cluster).await?;
-                    self.tell_of_unfinished(&cluster);
-                    stays_locked
-                }
-            };
-            let asks_for_something = changes > 0 || !summary.skipped.is_empty();
-            let refusal = self.refusal.clone().filter(|_| asks_for_something);
-            return Ok(Repaired {
-                plan: summary,
-                exceeds: self.exceeds(changes),
-                refusal,
-                run: None,
-                stays_locked,
-            });
+        let writing = match self.writing() {
+            Some(writing) if !steps.is_empty() => writing,
+            _ => return self.return_unwritten(summary, passed).await,
         };
 
         let shown = passed.as_ref().and_then(|passed| passed.shown.as_ref());
-        if shown.is_none_or(|shown| !shown.has_same_content_as(&summary)) {
-            if shown.is_some() {
+        match shown {
+            Some(shown) if shown.has_same_content_as(&summary) => {}
+            Some(_) => {
                 self.access
                     .operator
                     .info("the plan has changed since the first check".into());
+                self.access.operator.show(Proposal::Plan(&summary))?;
             }
-            self.access.operator.show(Proposal::Plan(&summary))?;
+            None => self.access.operator.show(Proposal::Plan(&summary))?,
         }
-        let Passed { stays_locked, .. } = match passed {
+        let stays_locked = match passed {
             // The preflight checked the expected plan, which can have fewer changes.
             Some(passed) => {
                 self.check_limit(changes)?;
-                passed
+                passed.stays_locked
             }
             None => {
                 let sources = sources(summary.kind);
                 let passed = self.preflight(writing, &cluster, sources, changes).await?;
                 self.tell_of_unfinished(&cluster);
-                passed
+                passed.stays_locked
             }
         };
+
         let consent = self.ask(self.question(&summary)).await?;
-        let preconditions = holds(consent.was_typed()).await?;
+        let preconditions = check_again(consent.was_typed()).await?;
         if !preconditions.is_empty() {
             for step in steps.iter_mut() {
                 step.whole().evidence.extend(preconditions.iter().cloned());
@@ -175,7 +166,35 @@ impl Run<'_> {
         })
     }
 
-    /// The question whether to carry out the plan.
+    /// Returns a plan that has no steps, or that the run only prints. A run that could write still names locks and
+    /// unfinished runs, unless its preflight has done so.
+    async fn return_unwritten(&self, summary: PlanSummary, passed: Option<Passed>) -> Result<Repaired> {
+        let cluster = &summary.cluster.guid;
+        let stays_locked = match passed {
+            Some(passed) => passed.stays_locked,
+            None => {
+                let stays_locked = self.writing().is_some() && self.restore_stale_locks(cluster).await?;
+                self.tell_of_unfinished(cluster);
+                stays_locked
+            }
+        };
+
+        let changes = summary.changes.len();
+        let refusal = if changes > 0 || !summary.skipped.is_empty() {
+            self.refusal.clone()
+        } else {
+            None
+        };
+        Ok(Repaired {
+            plan: summary,
+            exceeds: self.exceeds(changes),
+            refusal,
+            run: None,
+            stays_locked,
+        })
+    }
+
+    /// Returns the question whether to carry out the plan.
     fn question(&self, plan: &PlanSummary) -> Question {
         Question {
             cluster: plan.cluster.guid.clone(),
@@ -199,41 +218,36 @@ impl Run<'_> {
             Some(begun) => begun.path().to_owned(),
             None => self.intent.journal_of(writing, cluster)?,
         };
-        let now = WritingNow::begin();
+        let guard = WritingNow::begin();
         let interrupt = Interrupt::on_signals().map_err(Failure::io("wait for signals"))?;
         let stop = interrupt.clone();
         let meter = self.access.operator.start(Activity::Writing);
-        let steps = Arc::clone(&meter);
-        let opened = Arc::new(Notify::new());
-        let open = Arc::clone(&opened);
+        let meter_of_steps = Arc::clone(&meter);
+        let journal_is_open = Arc::new(Notify::new());
+        let notify_open = Arc::clone(&journal_is_open);
         let events: EventFn = Arc::new(move |event| match event {
-            Event::Opened => open.notify_one(),
-            Event::Ended { ended, of } => steps.set(*ended as u64, *of as u64),
+            Event::Opened => notify_open.notify_one(),
+            Event::Ended { ended, of } => meter_of_steps.set(*ended as u64, *of as u64),
             _ => {}
         });
 
-        let command = writing.command.clone();
-        let lock = writing.lock;
-        let disk = writing.disk.clone();
-        let begun = self.begun.clone();
-        let keep_journal_open = self.keep_journal_open;
-        let mut is_announced = begun.is_some();
-        let mut is_stopping = false;
         let options = Options {
-            begun,
-            keep_journal_open,
-            lock,
+            begun: self.begun.clone(),
+            keep_journal_open: self.keep_journal_open,
+            lock: writing.lock,
             events,
             interrupt,
-            disk,
-            ..Options::new(&command, journal.clone())
+            disk: writing.disk.clone(),
+            ..Options::new(&writing.command, journal.clone())
         };
         let mut work = pin!(work(options));
         let operator = self.access.operator;
+        let mut is_announced = self.begun.is_some();
+        let mut is_stopping = false;
         let execution = loop {
             tokio::select! {
                 biased;
-                () = opened.notified(), if !is_announced => {
+                () = journal_is_open.notified(), if !is_announced => {
                     is_announced = true;
                     operator.tell(operator::Event::Journal(&journal));
                 }
@@ -247,7 +261,7 @@ impl Run<'_> {
             }
         };
         meter.end();
-        drop(now);
+        drop(guard);
         Ok(Executed {
             execution: execution?,
             journal,

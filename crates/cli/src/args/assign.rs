@@ -64,7 +64,13 @@ impl AssignArgs {
                 )));
             }
         }
-        let what = if self.count.is_some() { "--count" } else { "--ip" };
+        let target = if self.count.is_some() { "--count" } else { "--ip" };
+        let command = if self.dry_run {
+            None
+        } else {
+            Some(format!("assign {target}"))
+        };
+
         Ok(AssignRequest {
             wanted: Request {
                 node: self.node.clone(),
@@ -78,13 +84,12 @@ impl AssignArgs {
             pools: self.pools.clone(),
             // An assignment does not depend on findings, so nothing is rechecked.
             criteria: Criteria::default(),
-            intent: self
-                .writing
-                .intent((!self.dry_run).then(|| format!("assign {what}"))),
+            intent: self.writing.intent(command),
         })
     }
 }
 
+/// Reads `KEY=VALUE`.
 fn attribute(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),

@@ -20,18 +20,23 @@ impl TypedValueParser for CodeParser {
     /// Parses a code in any case. The error suggests the nearest code.
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Code, clap::Error> {
         let name = value.to_string_lossy();
-        name.to_lowercase().parse().map_err(|UnknownCode(lowercase)| {
-            let unknown = UnknownCode(name.into_owned());
-            let near = nearest(&lowercase);
-            let option = arg
-                .and_then(Arg::get_long)
-                .map(|name| format!("--{name}: "))
-                .unwrap_or_default();
-            let all = format!("{} lists all of them", hints::command_elsewhere(&["explain"]));
-            let hint = near.map_or_else(|| all.clone(), |code| format!("did you mean `{code}`? {all}"));
-            let message = format!("{option}{unknown}\n{HINT}hint:{HINT:#} {hint}\n");
-            clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
-        })
+        let lowercase = name.to_lowercase();
+        if let Ok(code) = lowercase.parse() {
+            return Ok(code);
+        }
+
+        let unknown = UnknownCode(name.into_owned());
+        let option = match arg.and_then(Arg::get_long) {
+            Some(long) => format!("--{long}: "),
+            None => String::new(),
+        };
+        let list = format!("{} lists all of them", hints::command_elsewhere(&["explain"]));
+        let hint = match nearest(&lowercase) {
+            Some(code) => format!("did you mean `{code}`? {list}"),
+            None => list,
+        };
+        let message = format!("{option}{unknown}\n{HINT}hint:{HINT:#} {hint}\n");
+        Err(clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command))
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {

@@ -45,18 +45,15 @@ pub(crate) struct ConfigureArgs {
 impl ConfigureArgs {
     /// Returns the request that these options describe.
     pub(crate) fn request(&self) -> Result<ConfigureRequest> {
-        let persistence = self
-            .kubevirt_ip_persistence
-            .as_ref()
-            .map(|given| given.eq_ignore_ascii_case("Enabled"));
-        let settings = [
-            self.strict_affinity.map(IpamSetting::StrictAffinity),
-            self.auto_allocate_blocks.map(IpamSetting::AutoAllocateBlocks),
-            self.max_blocks_per_host.map(IpamSetting::MaxBlocksPerHost),
-            persistence.map(IpamSetting::Kubevirt),
-            self.ip_cooldown_seconds.map(IpamSetting::Cooldown),
-        ];
-        let settings: Vec<IpamSetting> = settings.into_iter().flatten().collect();
+        let mut settings = Vec::new();
+        settings.extend(self.strict_affinity.map(IpamSetting::StrictAffinity));
+        settings.extend(self.auto_allocate_blocks.map(IpamSetting::AutoAllocateBlocks));
+        settings.extend(self.max_blocks_per_host.map(IpamSetting::MaxBlocksPerHost));
+        if let Some(persistence) = &self.kubevirt_ip_persistence {
+            let is_enabled = persistence.eq_ignore_ascii_case("Enabled");
+            settings.push(IpamSetting::Kubevirt(is_enabled));
+        }
+        settings.extend(self.ip_cooldown_seconds.map(IpamSetting::Cooldown));
         if settings.is_empty() {
             return Err(Failure::usage(
                 "specify what to set: --strict-affinity, --auto-allocate-blocks, --max-blocks-per-host, \
@@ -67,11 +64,16 @@ impl ConfigureArgs {
                 hints::command(&["show", "--configuration"])
             )));
         }
-        let intent = self.writing.intent((!self.dry_run).then(|| "configure".into()));
+
+        let command = if self.dry_run {
+            None
+        } else {
+            Some("configure".to_owned())
+        };
         Ok(ConfigureRequest {
             settings,
             predicts_effects: true,
-            intent,
+            intent: self.writing.intent(command),
         })
     }
 }

@@ -86,20 +86,24 @@ impl StateName {
     /// # Errors
     /// If the revision is not a number above 0.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let named = |datastore: &str, revision| Self {
-            datastore: datastore.to_owned(),
-            revision,
-            shown_as: None,
-        };
         let Some(revision) = text.strip_prefix("etcd@") else {
-            return Ok(named(text, None));
+            return Ok(Self {
+                datastore: text.to_owned(),
+                revision: None,
+                shown_as: None,
+            });
         };
-        let number = revision.parse().ok().filter(|revision| *revision > 0);
-        let expected =
-            || "expected a revision after `etcd@`, such as `etcd@48250`; a file of that name is `./etcd@…`";
-        number
-            .map(|number| named("etcd", Some(number)))
-            .ok_or_else(|| expected().to_owned())
+        match revision.parse::<i64>() {
+            Ok(revision) if revision > 0 => Ok(Self {
+                datastore: "etcd".to_owned(),
+                revision: Some(revision),
+                shown_as: None,
+            }),
+            _ => Err(
+                "expected a revision after `etcd@`, such as `etcd@48250`; a file of that name is `./etcd@…`"
+                    .to_owned(),
+            ),
+        }
     }
 }
 

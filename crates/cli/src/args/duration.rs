@@ -7,19 +7,19 @@ use jiff::{SignedDuration, Span, SpanRelativeTo};
 /// # Errors
 /// If the text has another form, or the duration is negative.
 pub(super) fn parse(text: &str) -> Result<SignedDuration, String> {
-    let expected = || "expected a duration such as `30s`, `15m`, `1h30m`, `2d` or `0`".to_owned();
+    match read_signed(text) {
+        Some(duration) if !duration.is_negative() => Ok(duration),
+        _ => Err("expected a duration such as `30s`, `15m`, `1h30m`, `2d` or `0`".to_owned()),
+    }
+}
+
+/// Reads a duration, which may be negative.
+fn read_signed(text: &str) -> Option<SignedDuration> {
     if text.trim() == "0" {
-        return Ok(SignedDuration::ZERO);
+        return Some(SignedDuration::ZERO);
     }
-    let span: Span = text.parse().map_err(|_| expected())?;
-    let duration = span
-        .to_duration(SpanRelativeTo::days_are_24_hours())
-        .map_err(|_| expected())?;
-    if duration.is_negative() {
-        Err(expected())
-    } else {
-        Ok(duration)
-    }
+    let span: Span = text.parse().ok()?;
+    span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()
 }
 
 #[cfg(test)]

@@ -137,8 +137,12 @@ pub(crate) fn value_in_words<V: ValueEnum>(
 /// Returns the text after a short option in a word, such as `json` in `-vojson`; `None` if the word has no such option.
 fn joined_value(word: &str, short: char) -> Option<&str> {
     let (flags, value) = word.strip_prefix('-')?.split_once(short)?;
-    let are_flags = flags.chars().all(|flag| "qvy".contains(flag));
-    are_flags.then_some(value)
+    // These options take no value. After another letter, `short` belongs to the value of that letter's option.
+    if flags.chars().all(|flag| "qvy".contains(flag)) {
+        Some(value)
+    } else {
+        None
+    }
 }
 
 impl Global {

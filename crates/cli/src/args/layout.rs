@@ -25,24 +25,24 @@ const OF_RELEASED_NODE: &str = "On its own: everything that belongs to this dele
 /// [`Command::build`].
 pub(crate) fn tidy(mut command: Command) -> Command {
     command.build();
-    below(&mut command, &KubectlArgs::ids())
+    tidy_subcommands(&mut command, &KubectlArgs::ids())
 }
 
 /// Tidies the commands below a command: their formats, and the options that the short help leaves out.
-fn below(command: &mut Command, kubectl: &[String]) -> Command {
+fn tidy_subcommands(command: &mut Command, kubectl: &[String]) -> Command {
     let names: Vec<String> = command
         .get_subcommands()
         .map(|sub| sub.get_name().to_owned())
         .collect();
     let mut command = std::mem::take(command).mut_args(|arg| match arg.get_id().as_str() {
         "output" => arg.value_parser(FormatParser(&Format::COMMON)),
-        id if kubectl.iter().any(|of| of == id) => arg.hide_short_help(true),
+        id if kubectl.iter().any(|option| option == id) => arg.hide_short_help(true),
         _ => arg,
     });
     for name in names {
         command = command.mut_subcommand(name, |mut sub| {
             if sub.has_subcommands() {
-                below(&mut sub, kubectl)
+                tidy_subcommands(&mut sub, kubectl)
             } else {
                 own_options_first(sub, kubectl)
             }
@@ -58,7 +58,7 @@ fn own_options_first(command: Command, kubectl: &[String]) -> Command {
     let formats = Format::of_command(&name);
     command.mut_args(|arg| {
         let id = arg.get_id().as_str();
-        let is_of_kubectl = kubectl.iter().any(|of| of == id);
+        let is_of_kubectl = kubectl.iter().any(|option| option == id);
         match id {
             "output" if formats.is_empty() => arg.hide(true),
             "output" => arg.value_parser(FormatParser(formats)).help_heading(GLOBAL),
@@ -98,12 +98,12 @@ impl TypedValueParser for FormatParser {
         arg: Option<&Arg>,
         value: &std::ffi::OsStr,
     ) -> Result<Format, clap::Error> {
-        let known = value.to_str().and_then(|name| Format::from_str(name, false).ok());
-        let shown = PossibleValuesParser::new(self.0.iter().filter_map(Format::to_possible_value));
-        match known {
-            Some(format) => Ok(format),
-            None => shown.parse_ref(command, arg, value).map(|_| Format::default()),
+        if let Some(format) = value.to_str().and_then(|name| Format::from_str(name, false).ok()) {
+            return Ok(format);
         }
+        // This parser fails, and its error lists the formats of the command.
+        let parser = PossibleValuesParser::new(self.0.iter().filter_map(Format::to_possible_value));
+        parser.parse_ref(command, arg, value).map(|_| Format::default())
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
@@ -119,15 +119,15 @@ pub(crate) fn asks_for_help(arguments: &[OsString]) -> bool {
 
 /// Gives the `--help` of every command the layout of `-h`, and adds examples and notes. clap's own layout would use
 /// three lines for each option. Only the help of a command with subcommands shows kubectl's options.
-pub(crate) fn with_help(command: Command) -> Command {
+pub(crate) fn with_help(mut command: Command) -> Command {
     let names: Vec<String> = command
         .get_subcommands()
         .map(|sub| sub.get_name().to_owned())
         .collect();
     let is_program = !names.is_empty();
-    let command = names
-        .into_iter()
-        .fold(command, |command, name| command.mut_subcommand(name, with_help));
+    for name in names {
+        command = command.mut_subcommand(name, with_help);
+    }
 
     let mut full = command
         .clone()
@@ -147,22 +147,25 @@ pub(crate) fn with_help(command: Command) -> Command {
 
 /// Replaces clap's suggestion for an unknown option with the commands that have this option, if there are any.
 pub(crate) fn name_commands(definition: &Command, mut error: clap::Error) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
         return error;
     };
-    let Some(long) = option
-        .strip_prefix("--")
-        .filter(|_| error.kind() == ErrorKind::UnknownArgument)
-    else {
+    let Some(long) = option.strip_prefix("--") else {
         return error;
     };
-    let has_it = |command: &&Command| {
-        command
+
+    let mut names: Vec<&str> = Vec::new();
+    for command in definition.get_subcommands() {
+        let has_option = command
             .get_arguments()
-            .any(|arg| !arg.is_hide_set() && arg.get_long() == Some(long))
-    };
-    let commands = definition.get_subcommands().filter(|sub| !sub.is_hide_set());
-    let names: Vec<&str> = commands.filter(has_it).map(Command::get_name).collect();
+            .any(|arg| !arg.is_hide_set() && arg.get_long() == Some(long));
+        if has_option && !command.is_hide_set() {
+            names.push(command.get_name());
+        }
+    }
     let Some((first, others)) = names.split_first() else {
         return error;
     };

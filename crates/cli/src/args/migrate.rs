@@ -87,7 +87,10 @@ impl MigrateArgs {
 
     /// Returns how pods are to be evicted; `None` if they are not.
     pub(crate) fn eviction(&self) -> Option<Eviction> {
-        self.evict.then(|| Eviction {
+        if !self.evict {
+            return None;
+        }
+        Some(Eviction {
             batch: self.batch as usize,
             pause: self.pause,
             patience: self.patience,

@@ -41,18 +41,21 @@ pub(crate) struct RebuildArgs {
 impl RebuildArgs {
     /// Returns the request that these options describe.
     pub(crate) fn request(&self) -> RebuildRequest {
-        let blocks = self.blocks.clone();
-        let endpoints_only = self.endpoints_only;
+        let command = if self.apply {
+            Some("rebuild --apply".to_owned())
+        } else {
+            None
+        };
         RebuildRequest {
             wanted: Request {
-                blocks,
-                endpoints_only,
+                blocks: self.blocks.clone(),
+                endpoints_only: self.endpoints_only,
                 ..Request::default()
             },
             names: self.selection.names(None),
             output_dir: self.output_dir.clone(),
             criteria: self.criteria.criteria(),
-            intent: self.writing.intent(self.apply.then(|| "rebuild --apply".into())),
+            intent: self.writing.intent(command),
         }
     }
 }

@@ -81,10 +81,10 @@ pub(crate) struct ShowArgs {
 
 /// Reads a prefix length, with or without a slash.
 fn prefix(text: &str) -> Result<u8, String> {
-    let length = text.strip_prefix('/').unwrap_or(text).parse().ok();
-    length
-        .filter(|length| (1..=128).contains(length))
-        .ok_or_else(|| "expected a prefix length such as `/16`".to_owned())
+    match text.strip_prefix('/').unwrap_or(text).parse() {
+        Ok(length @ 1..=128) => Ok(length),
+        _ => Err("expected a prefix length such as `/16`".to_owned()),
+    }
 }
 
 /// Reads the name of an object, whose kind is determined later.

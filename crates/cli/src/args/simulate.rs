@@ -120,7 +120,7 @@ impl SimulateArgs {
                 *value = given.clone();
             }
         }
-        if let Some(most) = self.nodes.iter().max() {
+        if let Some(largest) = self.nodes.iter().max() {
             if scenario.start.is_some() {
                 return Err(Failure::usage("the nodes come from the cluster: omit `--nodes`"));
             }
@@ -128,7 +128,7 @@ impl SimulateArgs {
                 let message = "several numbers in `--nodes` cannot be combined with these options: give one";
                 return Err(Failure::usage(message));
             }
-            scenario.nodes = *most;
+            scenario.nodes = *largest;
         }
 
         set(&mut scenario.pods_per_node, &self.pods_per_node);
@@ -191,11 +191,15 @@ impl SimulateArgs {
 
     /// Returns the causes of clashes to simulate.
     pub(crate) fn causes(&self) -> Vec<Cause> {
-        self.clashes
-            .iter()
-            .copied()
-            .collect::<Option<_>>()
-            .unwrap_or(Cause::ALL.to_vec())
+        let mut causes = Vec::new();
+        for cause in &self.clashes {
+            match cause {
+                Some(cause) => causes.push(*cause),
+                // The value `all`.
+                None => return Cause::ALL.to_vec(),
+            }
+        }
+        causes
     }
 
     /// Returns the block sizes to compare; empty if only the scenario's block size is simulated.

@@ -35,14 +35,17 @@ impl SplitArgs {
             // clap ensures that there is a name or a CIDR.
             (name, _) => PoolName::Name(name.clone().unwrap_or_default()),
         };
+        let command = if self.dry_run {
+            None
+        } else {
+            Some(format!("split {}", self.parts))
+        };
         SplitRequest {
             pool,
             parts: self.parts,
             needs_lock: false,
             disables_first: false,
-            intent: self
-                .writing
-                .intent((!self.dry_run).then(|| format!("split {}", self.parts))),
+            intent: self.writing.intent(command),
         }
     }
 }

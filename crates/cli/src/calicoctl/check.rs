@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::IpAddr;
 
-use calipam_check::views::{AddressOwner, CalicoctlAllocation, CalicoctlView, calicoctl};
-use calipam_check::{Code, Report, Subject};
+use calipam_check::views::{AddressOwner, CalicoctlView, calicoctl};
+use calipam_check::{Code, Context, Report, Subject};
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_workflow::{CheckResult, check_and_confirm};
 
@@ -34,8 +33,12 @@ const COUNTED: [Code; 7] = [
 
 /// Checks the cluster, prints the result as calicoctl does, and writes calicoctl's report if a file is named.
 pub(super) fn run(args: &CheckArgs, call: Call<'_>) -> Result<()> {
-    let (CheckResult { report, snapshot, .. }, ()) =
-        call.with(async |access| check_and_confirm(access, &criteria(), None, |_, _| ()).await)?;
+    let single_check = None;
+    let no_evaluation = |_: Context<'_>, _: &Report| ();
+    let (checked, ()) =
+        call.with(async |access| check_and_confirm(access, &criteria(), single_check, no_evaluation).await)?;
+    let CheckResult { report, snapshot, .. } = checked;
+
     let view = calicoctl(&snapshot, &report);
     let lines = Lines {
         view: &view,
@@ -45,11 +48,13 @@ pub(super) fn run(args: &CheckArgs, call: Call<'_>) -> Result<()> {
     };
     call.print(&lines.text())?;
 
-    let asked = |path: &&std::path::PathBuf| !path.as_os_str().is_empty();
-    if let Some(path) = args.output.as_ref().filter(asked) {
+    if let Some(path) = &args.output
+        && !path.as_os_str().is_empty()
+    {
         output_file::write(path, |out| write_calicoctl(&view, &snapshot, out))?;
     }
     explain_differences(&snapshot, &report, call.console);
+    // The program ends here: to free a large snapshot would only take time.
     std::mem::forget(snapshot);
     Ok(())
 }
@@ -100,12 +105,12 @@ impl Lines<'_> {
     }
 
     /// Returns the subjects of the findings with this code.
-    fn of(&self, code: Code) -> impl Iterator<Item = &Subject> {
+    fn subjects(&self, code: Code) -> impl Iterator<Item = &Subject> {
         self.report
             .findings
             .iter()
-            .filter(move |found| found.code == code)
-            .map(|found| &found.subject)
+            .filter(move |finding| finding.code == code)
+            .map(|finding| &finding.subject)
     }
 
     /// Lists the blocks, and their allocations on request.
@@ -120,14 +125,12 @@ impl Lines<'_> {
                 .map_or("<none>".to_owned(), ToString::to_string);
             line(out, &format!(" IPAM block {} affinity={owner}:", block.cidr));
             number += block.allocations.len();
-            if !self.all {
-                continue;
-            }
-            for CalicoctlAllocation {
-                address, attributes, ..
-            } in &block.allocations
-            {
-                line(out, &format!("  {address} allocated; attrs {attributes}"));
+            if self.all {
+                for allocation in &block.allocations {
+                    let address = &allocation.address;
+                    let attributes = &allocation.attributes;
+                    line(out, &format!("  {address} allocated; attrs {attributes}"));
+                }
             }
         }
         line(out, &format!("IPAM blocks record {number} allocations."));
@@ -143,10 +146,12 @@ impl Lines<'_> {
         }
         line(out, &format!("Found {} active IP pools.", view.pools.len()));
         line(out, "");
+
         line(out, "Loading all nodes.");
         self.owners(&view.tunnels, out);
         line(out, &format!("Found {} node tunnel IPs.", view.tunnels.len()));
         line(out, "");
+
         line(out, "Loading all service load balancer IPs.");
         match view.services {
             None => {
@@ -161,6 +166,7 @@ impl Lines<'_> {
             }
         }
         line(out, "");
+
         line(out, "Loading all workload endpoints.");
         self.owners(&view.workloads, out);
         line(out, &format!("Found {} workload IPs.", view.workloads.len()));
@@ -169,9 +175,11 @@ impl Lines<'_> {
             &format!("Workloads and nodes are using {} IPs.", view.in_use),
         );
         line(out, "");
+
         line(out, "Loading all handles");
     }
 
+    /// Lists addresses with their owners on request.
     fn owners(&self, owners: &[AddressOwner], out: &mut String) {
         if self.all {
             for AddressOwner { address, owner } in owners {
@@ -188,6 +196,7 @@ impl Lines<'_> {
         }
         let mut nodes: Vec<(&str, usize)> = counts.into_iter().collect();
         nodes.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
+
         line(
             out,
             &format!("Looking for top (up to {TOP}) nodes by allocations..."),
@@ -215,15 +224,16 @@ impl Lines<'_> {
                 if allocation.in_use || allocation.cooling {
                     continue;
                 }
-                let CalicoctlAllocation {
-                    address, attributes, ..
-                } = allocation;
+                let address = &allocation.address;
+                let attributes = &allocation.attributes;
                 line(out, &format!("  {address} leaked; attrs {attributes}"));
             }
         }
-        let number = self.of(Code::LeakedAddress).count();
-        let what = "IPs that are allocated in IPAM but not actually in use";
-        line(out, &format!("Found {number} {what}."));
+        let number = self.subjects(Code::LeakedAddress).count();
+        line(
+            out,
+            &format!("Found {number} IPs that are allocated in IPAM but not actually in use."),
+        );
         number
     }
 
@@ -234,16 +244,17 @@ impl Lines<'_> {
             "Scanning for IPs that are in use by a workload or node but not allocated in IPAM...",
         );
         if self.problems {
-            for subject in self.of(Code::DuplicateAddress) {
+            for subject in self.subjects(Code::DuplicateAddress) {
                 line(out, &format!("  {subject} has multiple owners."));
             }
-            let outside = "is not in any active IP pool";
-            self.in_use(Code::InUseOutsidePools, outside, out);
-            let unallocated = "and in active IPAM pool but has no IPAM allocation";
-            self.in_use(Code::UnallocatedInUse, unallocated, out);
+            let problem = "is not in any active IP pool";
+            self.in_use(Code::InUseOutsidePools, problem, out);
+            let problem = "and in active IPAM pool but has no IPAM allocation";
+            self.in_use(Code::UnallocatedInUse, problem, out);
         }
-        let outside = self.of(Code::InUseOutsidePools).count();
-        let unallocated = self.of(Code::UnallocatedInUse).count();
+
+        let outside = self.subjects(Code::InUseOutsidePools).count();
+        let unallocated = self.subjects(Code::UnallocatedInUse).count();
         line(
             out,
             &format!("Found {outside} in-use IPs that are not in active IP pools."),
@@ -259,16 +270,17 @@ impl Lines<'_> {
     }
 
     /// Adds a line for each owner of each address that has a finding with this code.
-    fn in_use(&self, code: Code, says: &str, out: &mut String) {
+    fn in_use(&self, code: Code, problem: &str, out: &mut String) {
         let view = self.view;
-        for subject in self.of(code) {
+        for subject in self.subjects(code) {
             let Subject::Address(address) = subject else {
                 continue;
             };
-            let is_of = |owner: &&AddressOwner| owner.address == *address as IpAddr;
             let owners = [&view.tunnels, &view.service_addresses, &view.workloads];
-            for owner in owners.into_iter().flatten().filter(is_of) {
-                line(out, &format!("  {address} in use by {} {says}.", owner.owner));
+            for owner in owners.into_iter().flatten() {
+                if owner.address == *address {
+                    line(out, &format!("  {address} in use by {} {problem}.", owner.owner));
+                }
             }
         }
     }
@@ -276,29 +288,33 @@ impl Lines<'_> {
     /// Lists orphan and missing handles on request, and returns the number of orphan ones.
     fn handles(&self, out: &mut String) -> usize {
         line(out, "Scanning for IPAM handles with no matching IPs...");
-        for handle in self.view.leaked_handles.iter().filter(|_| self.all) {
-            line(out, &format!("  {} doesn't have any active IPs.", handle.id));
+        if self.all {
+            for handle in &self.view.leaked_handles {
+                line(out, &format!("  {} doesn't have any active IPs.", handle.id));
+            }
         }
-        let leaked = self.view.leaked_handles.len();
-        let good = self.view.good_handles;
+        let orphans = self.view.leaked_handles.len();
+        let matching = self.view.good_handles;
         line(
             out,
-            &format!("Found {leaked} handles with no matching IPs (and {good} handles with matches)."),
+            &format!("Found {orphans} handles with no matching IPs (and {matching} handles with matches)."),
         );
 
         line(out, "Scanning for IPs with missing handle...");
-        for handle in self.of(Code::MissingHandle).filter(|_| self.problems) {
-            line(
-                out,
-                &format!("  {handle} is in use in a block but doesn't exist."),
-            );
+        if self.problems {
+            for handle in self.subjects(Code::MissingHandle) {
+                line(
+                    out,
+                    &format!("  {handle} is in use in a block but doesn't exist."),
+                );
+            }
         }
-        let missing = self.of(Code::MissingHandle).count();
+        let missing = self.subjects(Code::MissingHandle).count();
         line(
             out,
             &format!("Found {missing} handles mentioned in blocks with no matching handle resource."),
         );
-        leaked
+        orphans
     }
 
     /// Lists the blocks that are corrupt or cannot be decoded, and returns their number.

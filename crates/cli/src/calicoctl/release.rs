@@ -24,31 +24,31 @@ pub(super) fn run(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
     let Some(text) = args.ip.as_deref().filter(|text| !text.is_empty()) else {
         return Ok(());
     };
-    one(parse_address(text, call)?, args.force, call)
+    release_address(parse_address(text, call)?, args.force, call)
 }
 
-/// Releases the targets. `what` is the option that is recorded in the journal.
-fn carry_out(targets: Request, reports: Vec<PathBuf>, what: &str, call: Call<'_>) -> Result<Repaired> {
+/// Releases the targets. `option` is recorded in the journal.
+fn carry_out(targets: Request, reports: Vec<PathBuf>, option: &str, call: Call<'_>) -> Result<Repaired> {
     let request = ReleaseRequest {
         targets,
         names: Names::default(),
         reports,
         criteria: criteria(),
-        intent: WritingArgs::agreed(&format!("calicoctl ipam release {what}")),
+        intent: WritingArgs::agreed(&format!("calicoctl ipam release {option}")),
         lock: false,
     };
     call.with(async |access| calipam_workflow::release(access, &request).await)
 }
 
 /// Releases one address. It is an error, as in calicoctl, if it is not assigned.
-fn one(address: IpAddr, force: bool, call: Call<'_>) -> Result<()> {
-    let force_named = if force { Force::Named } else { Force::Nothing };
+fn release_address(address: IpAddr, force: bool, call: Call<'_>) -> Result<()> {
     let targets = Request {
         addresses: vec![address],
-        force: force_named,
+        force: if force { Force::Named } else { Force::Nothing },
         ..Request::default()
     };
-    let repaired = carry_out(targets, Vec::new(), "--ip", call)?;
+    let no_reports = Vec::new();
+    let repaired = carry_out(targets, no_reports, "--ip", call)?;
     if let Some(skipped) = repaired.plan.skipped.first() {
         let is_free = matches!(
             skipped.reason,
@@ -61,8 +61,11 @@ fn one(address: IpAddr, force: bool, call: Call<'_>) -> Result<()> {
             "error: IP address {address} is not released: {}",
             hints::plan::skipped(skipped, Reader::Document)
         );
-        let hint = "calicoctl would have released it; with `--force`, calipam releases it too".to_owned();
-        return Err(plain_failure(message).hint_if((!force).then_some(hint)));
+        let failure = plain_failure(message);
+        if force {
+            return Err(failure);
+        }
+        return Err(failure.hint("calicoctl would have released it; with `--force`, calipam releases it too"));
     }
     call.finish(repaired.run)?;
     call.print(&format!("Successfully released IP address {address}\n"))
@@ -133,7 +136,7 @@ fn message(repaired: &Repaired) -> String {
         let conflicts = run.execution.conflicts.iter();
         kept = conflicts.map(|conflict| conflict.addresses.len()).sum();
     }
-    let mut addresses = 0;
+    let mut addresses: usize = 0;
     let mut deleted_handles = 0;
     for change in &plan.changes {
         match change.action {
@@ -146,8 +149,12 @@ fn message(repaired: &Repaired) -> String {
     let mut already_clean = 0;
     let mut skipped_handles = 0;
     for skipped in &plan.skipped {
-        already_clean += usize::from(skipped.reason == SkipReason::NotAllocated);
-        skipped_handles += usize::from(matches!(skipped.subject, Subject::Handle(_)));
+        if skipped.reason == SkipReason::NotAllocated {
+            already_clean += 1;
+        }
+        if matches!(skipped.subject, Subject::Handle(_)) {
+            skipped_handles += 1;
+        }
     }
 
     let mut text = String::new();

@@ -22,33 +22,31 @@ use crate::exit::Result;
 use crate::render::text::escape;
 
 /// A function that formats a snapshot.
-type Print = fn(&Snapshot) -> Result<String>;
+type Format = fn(&Snapshot) -> Result<String>;
 
 /// Prints what the options ask for: an address, blocks, borrowed addresses, the configuration, or the pools.
 pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<()> {
-    let address = args.ip.as_deref().filter(|text| !text.is_empty());
-    let address = address.map(|text| parse_address(text, call)).transpose()?;
-    let (sources, text): (&[Source], Print) = match args {
-        ShowArgs {
-            show_blocks: true, ..
-        } => (&views::sources::BLOCKS, |all| Ok(utilisation(all, true))),
-        ShowArgs {
-            show_borrowed: true, ..
-        } => (&views::sources::BORROWED, |all| Ok(borrowed(all))),
-        ShowArgs {
-            show_configuration: true,
-            ..
-        } => (&views::sources::CONFIGURATION, configuration),
-        _ => (&views::sources::BLOCKS, |all| Ok(utilisation(all, false))),
+    if let Some(text) = args.ip.as_deref().filter(|text| !text.is_empty()) {
+        let address = parse_address(text, call)?;
+        let lookup = Lookup::Address(address);
+        let snapshot = call.with(async |access| read_around(access, &lookup).await)?;
+        return call.print(&address_text(&snapshot, address)?);
+    }
+
+    let (sources, format): (&[Source], Format) = if args.show_blocks {
+        (&views::sources::BLOCKS, |all| {
+            Ok(utilisation(all, Rows::PoolsAndBlocks))
+        })
+    } else if args.show_borrowed {
+        (&views::sources::BORROWED, |all| Ok(borrowed(all)))
+    } else if args.show_configuration {
+        (&views::sources::CONFIGURATION, configuration)
+    } else {
+        (&views::sources::BLOCKS, |all| Ok(utilisation(all, Rows::Pools)))
     };
-    let snapshot = call.with(async |access| match address {
-        Some(address) => read_around(access, &Lookup::Address(address)).await,
-        None => read_sources(access, sources).await,
-    })?;
-    call.print(&match address {
-        Some(address) => one(&snapshot, address)?,
-        None => text(&snapshot)?,
-    })?;
+    let snapshot = call.with(async |access| read_sources(access, sources).await)?;
+    call.print(&format(&snapshot)?)?;
+    // The program ends here: to free a large snapshot would only take time.
     std::mem::forget(snapshot);
     Ok(())
 }
@@ -75,15 +73,18 @@ fn sound_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
 
 /// True if an address is known to have cooled down: the allocator and calicoctl treat such an address as free.
 fn has_cooled_down(snapshot: &Snapshot, attribute: &AttributeRef<'_>) -> bool {
-    let config = snapshot
-        .effective_ipam_config()
-        .filter(|_| snapshot.has_read(Source::IpamConfig));
-    let cooldown = config.map(|config| SignedDuration::from_secs(config.cooldown_seconds));
-    cooldown.is_some_and(|cooldown| attribute.has_cooled(snapshot.taken_at, cooldown))
+    if !snapshot.has_read(Source::IpamConfig) {
+        return false;
+    }
+    let Some(config) = snapshot.effective_ipam_config() else {
+        return false;
+    };
+    let cooldown = SignedDuration::from_secs(config.cooldown_seconds);
+    attribute.has_cooled(snapshot.taken_at, cooldown)
 }
 
 /// Formats the allocation of an address. An address in cooldown is an error, as in calicoctl.
-fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String> {
+fn address_text(snapshot: &Snapshot, address: IpAddr) -> Result<String> {
     let not_assigned = || Ok(format!("{address} is not assigned\n"));
     let Some(allocation) = sound_blocks(snapshot).find_map(|block| block.allocation_of(address)) else {
         return not_assigned();
@@ -129,8 +130,15 @@ fn owner_attributes(title: &str, owner: &OwnerMap<'_>) -> Option<String> {
     Some(text)
 }
 
+/// The rows of the table of pools.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    Pools,
+    PoolsAndBlocks,
+}
+
 /// Formats pools and, on request, their blocks; blocks without a pool come last.
-fn utilisation(snapshot: &Snapshot, with_blocks: bool) -> String {
+fn utilisation(snapshot: &Snapshot, wanted: Rows) -> String {
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);
     let pools: Vec<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
@@ -138,7 +146,7 @@ fn utilisation(snapshot: &Snapshot, with_blocks: bool) -> String {
     // A block belongs to the first pool that overlaps it.
     let mut blocks_of_pools: Vec<Vec<IpNet>> = vec![Vec::new(); pools.len()];
     let mut blocks_without_pool: Vec<IpNet> = Vec::new();
-    if with_blocks {
+    if wanted == Rows::PoolsAndBlocks {
         for block in &context.index.blocks {
             let overlaps = |pool: &IpNet| calipam_model::cidr::overlap(*pool, block.key);
             match pools.iter().position(overlaps) {
@@ -186,7 +194,7 @@ fn row(kind: &str, cidr: IpNet, tally: &Tally) -> Vec<String> {
 /// Lists the addresses that nodes hold in blocks of others, as calicoctl does.
 fn borrowed(snapshot: &Snapshot) -> String {
     let mut rows = Vec::new();
-    let mut unknown = 0;
+    let mut without_node = 0;
     for block in sound_blocks(snapshot) {
         let owner = match block.owner() {
             Some(BlockOwner::Host(name) | BlockOwner::Virtual(name)) => name.clone(),
@@ -194,7 +202,7 @@ fn borrowed(snapshot: &Snapshot) -> String {
         };
         for allocation in block.allocations() {
             let Some(node) = allocation.attribute.get("node").map(|node| node.to_string()) else {
-                unknown += 1;
+                without_node += 1;
                 continue;
             };
             if node == owner {
@@ -222,9 +230,9 @@ fn borrowed(snapshot: &Snapshot) -> String {
         "ALLOCATED-TO",
     ];
     let mut text = draw(&columns.map(|title| (title, Left)), rows);
-    if unknown > 0 {
+    if without_node > 0 {
         text.push_str(&format!(
-            "\nNote: found {unknown} IP allocations without an explicit node association. Unable to determine if they \
+            "\nNote: found {without_node} IP allocations without an explicit node association. Unable to determine if they \
              are borrowed.\n"
         ));
     }

@@ -33,8 +33,8 @@ pub(super) fn five_digits(number: u128) -> String {
 }
 
 /// Formats `<n> (<p>%)` with an integer percentage. Like Go, rounds half to even.
-pub(super) fn share(number: u128, of: u128) -> String {
-    let percent = 100.0 * number as f64 / of as f64;
+pub(super) fn share(number: u128, total: u128) -> String {
+    let percent = 100.0 * number as f64 / total as f64;
     format!("{} ({:.0}%)", five_digits(number), percent.round_ties_even())
 }
 

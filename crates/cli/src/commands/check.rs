@@ -52,19 +52,23 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
 
     let past = Past::of_call(args.reports.archive.as_deref(), args.reports.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
-    let found = findings(args, global, console).inspect_err(|failure| {
-        // This failure is printed first, so that the failure of the check, which matters more, comes last.
-        if let Err(second) = write_failure_metrics(begin.elapsed(), failure.kind as u8, args, console) {
-            console.failure(&second);
+    let findings = match findings(args, global, console) {
+        Ok(findings) => findings,
+        Err(failure) => {
+            // This failure is printed first, so that the failure of the check, which matters more, comes last.
+            if let Err(second) = write_failure_metrics(begin.elapsed(), failure.kind as u8, args, console) {
+                console.failure(&second);
+            }
+            return Err(failure);
         }
-    })?;
+    };
     let Findings {
         checked: CheckResult { report, snapshot, .. },
         advice,
         calicoctl,
         is_whole,
         is_live,
-    } = found;
+    } = findings;
 
     let outcome = if args.fail_on.fails(worst(&report, args)) {
         Outcome::Findings
@@ -150,14 +154,16 @@ struct Findings {
 fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings> {
     let checker = Checker::new(&args.options)?;
     let compared_with = args.reports.compare_with.as_deref();
-    let earlier = earlier(&args.reports, console, EarlierReport::decode)?;
+    let earlier = read_earlier_report(&args.reports, console, EarlierReport::decode)?;
     connect::with(global, console, async |access| {
         let (mut checked, mut advice) = checker.check(access).await?;
-        let in_calicoctl = || views::calicoctl(&checked.snapshot, &checked.report);
-        let calicoctl = args.reports.report.is_some().then(in_calicoctl);
-        checked.report.changes = earlier
-            .map(|earlier| since(earlier, &checked, compared_with))
-            .transpose()?;
+        let mut calicoctl = None;
+        if args.reports.report.is_some() {
+            calicoctl = Some(views::calicoctl(&checked.snapshot, &checked.report));
+        }
+        if let Some(earlier) = earlier {
+            checked.report.changes = Some(changes_since(earlier, &checked, compared_with)?);
+        }
         let not_found = checker.keep(&mut checked.report, &checked.snapshot, console)?;
         advice.narrow(&checked.report);
         let is_whole = not_found.is_empty();
@@ -187,19 +193,15 @@ pub(crate) struct Checker<'a> {
 impl<'a> Checker<'a> {
     /// Reads the files that the options name. Refuses a rule that is both asked for and left out.
     pub(crate) fn new(options: &'a CheckOptions) -> Result<Self> {
-        if let Some(both) = options
-            .rules
-            .iter()
-            .find(|rule| options.skip_rules.contains(rule))
-        {
-            return Err(Failure::usage(format!("--rule and --skip-rule both name {both}")));
+        for rule in &options.rules {
+            if options.skip_rules.contains(rule) {
+                return Err(Failure::usage(format!("--rule and --skip-rule both name {rule}")));
+            }
         }
-        let ignored = options
-            .ignore
-            .as_deref()
-            .map(Ignored::read)
-            .transpose()?
-            .unwrap_or_default();
+        let ignored = match &options.ignore {
+            Some(path) => Ignored::read(path)?,
+            None => Ignored::default(),
+        };
         Ok(Self {
             options,
             ignored,
@@ -271,9 +273,9 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Reads the report for `--compare-with`. Returns `None` without this option, or if the file does not exist yet and
-/// this call writes it.
-pub(crate) fn earlier<T>(
+/// Reads the report that `--compare-with` names, and decodes it with `decode`. Returns `None` without this option, or
+/// if the file does not exist yet and this call writes it.
+pub(crate) fn read_earlier_report<T>(
     args: &ReportArgs,
     console: &Console,
     decode: impl FnOnce(&Value) -> Result<T, NoReport>,
@@ -281,7 +283,9 @@ pub(crate) fn earlier<T>(
     let Some(path) = &args.compare_with else {
         return Ok(None);
     };
+
     let file = match regular::open(path) {
+        Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound && args.writes(path) => {
             console.note(&format!(
                 "{} does not exist yet: there is nothing to compare with",
@@ -289,14 +293,18 @@ pub(crate) fn earlier<T>(
             ));
             return Ok(None);
         }
-        file => file.map_err(Failure::io_at("read the report", path))?,
+        Err(error) => return Err(Failure::io_at("read the report", path)(error)),
     };
-    let report = read_document(file).and_then(|value| decode(&value));
-    report.map(Some).map_err(|reason| no_report(path, &reason.into()))
+
+    match read_document(file).and_then(|document| decode(&document)) {
+        Ok(report) => Ok(Some(report)),
+        Err(reason) => Err(no_report(path, &reason.into())),
+    }
 }
 
-/// Returns the changes since an earlier report, which must be from the same cluster.
-fn since(earlier: EarlierReport, checked: &CheckResult, path: Option<&Path>) -> Result<Changes> {
+/// Returns the changes since an earlier report, which must be from the same cluster. `path` is the earlier report's,
+/// for the error.
+fn changes_since(earlier: EarlierReport, checked: &CheckResult, path: Option<&Path>) -> Result<Changes> {
     let guid = &checked.report.cluster.guid;
     if earlier.guid != *guid {
         let other = ReportError::OtherCluster {
@@ -357,16 +365,13 @@ fn advise(checked: &Checked<'_>, console: &Console) {
     if !console.format.is_for_people() {
         return;
     }
-    hints(checked.report, console);
-    if let Some(cluster) = checked
-        .snapshot
-        .cluster
-        .as_ref()
-        .filter(|found| found.is_newer_than_known())
+    print_hints(checked.report, console);
+    if let Some(cluster) = &checked.snapshot.cluster
+        && cluster.is_newer_than_known()
     {
         let version = &cluster.calico_version;
-        let known = newest_known();
-        console.note(&format!("Calico {version} is newer than calipam supports (up to {known}): its new features are not checked"));
+        let newest = newest_known();
+        console.note(&format!("Calico {version} is newer than calipam supports (up to {newest}): its new features are not checked"));
     }
 }
 
@@ -378,21 +383,24 @@ fn write_failure_metrics(took: Duration, exit_code: u8, args: &CheckArgs, consol
         exit_code,
         live: None,
     };
-    let metrics = |out: &mut dyn Write| run.write(None, out);
-    let files = args
-        .reports
-        .output_files
-        .iter()
-        .filter(|file| file.format == Format::Prometheus);
-    let files = files.map(|file| file.write(metrics)).fold(Ok(()), Result::and);
-    if console.format == Format::Prometheus {
-        console.data(metrics)?;
+    let no_report = None;
+    let write_metrics = |out: &mut dyn Write| run.write(no_report, out);
+
+    let mut result = Ok(());
+    for file in &args.reports.output_files {
+        if file.format == Format::Prometheus {
+            let written = file.write(write_metrics);
+            result = result.and(written);
+        }
     }
-    files
+    if console.format == Format::Prometheus {
+        console.data(write_metrics)?;
+    }
+    result
 }
 
 /// Prints how to learn more about the findings. What helps is part of the report.
-fn hints(report: &Report, console: &Console) {
+fn print_hints(report: &Report, console: &Console) {
     let Some(worst) = report.findings.first() else {
         return;
     };
@@ -400,12 +408,8 @@ fn hints(report: &Report, console: &Console) {
     if let Some(step) = explain_refusal(report) {
         console.hint(&step);
     }
-    if !report.rechecked
-        && !report
-            .findings
-            .iter()
-            .all(|finding| finding.depends_on.is_empty())
-    {
+    let can_be_rechecked = |finding: &Finding| !finding.depends_on.is_empty();
+    if !report.rechecked && report.findings.iter().any(can_be_rechecked) {
         console.note("this is a single read: some findings could be changes in progress");
     }
 }
@@ -424,28 +428,27 @@ pub(crate) fn meaning(worst: &Finding, console: &Console) -> String {
 
 /// Returns a hint to run `explain` for the first pod, node or service without an address.
 fn explain_refusal(report: &Report) -> Option<String> {
-    let of = |code| {
-        report
-            .findings
-            .iter()
-            .find(move |finding: &&Finding| finding.code == code)
-    };
-    if let Some(Finding {
-        subject: Subject::Endpoint(pod),
-        ..
-    }) = of(Code::PodWithoutAddress)
+    if let Some(finding) = first_finding(report, Code::PodWithoutAddress)
+        && let Subject::Endpoint(pod) = &finding.subject
     {
         let explain = hints::command(&["explain", "--pod", pod]);
         return Some(format!("see why {pod} gets no address: {explain}"));
     }
-    if let Some(node) = of(Code::NodeWithoutAddresses).and_then(|finding| finding.nodes.first()) {
+    if let Some(finding) = first_finding(report, Code::NodeWithoutAddresses)
+        && let Some(node) = finding.nodes.first()
+    {
         let explain = hints::command(&["explain", "--node", node]);
         return Some(format!("see why {node} gets no address: {explain}"));
     }
-    let finding = of(Code::ServiceWithoutAddress)?;
-    let Subject::Service(service) = &finding.subject else {
-        return None;
-    };
-    let explain = hints::command(&["explain", "--service", service]);
-    Some(format!("see why {service} lacks an address: {explain}"))
+    if let Some(finding) = first_finding(report, Code::ServiceWithoutAddress)
+        && let Subject::Service(service) = &finding.subject
+    {
+        let explain = hints::command(&["explain", "--service", service]);
+        return Some(format!("see why {service} lacks an address: {explain}"));
+    }
+    None
+}
+
+fn first_finding(report: &Report, code: Code) -> Option<&Finding> {
+    report.findings.iter().find(|finding| finding.code == code)
 }

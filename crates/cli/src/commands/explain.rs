@@ -6,6 +6,7 @@ use calipam_model::snapshot::{Snapshot, Source};
 use calipam_plan::advice::cures_for;
 use calipam_workflow::nearest;
 
+use super::show::subject;
 use crate::args::{ExplainArgs, Global};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
@@ -32,8 +33,9 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
     let snapshot = connect::with(global, console, async |access| {
         calipam_workflow::read(access).await
     })?;
+
     if let Some(service) = &args.service {
-        let explanation = of_service(&snapshot, service)?;
+        let explanation = explain_service(&snapshot, service)?;
         console.print(&WhyService::new(&snapshot, &explanation))?;
         return Ok(if explanation.is_refused() {
             Outcome::Findings
@@ -41,6 +43,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
             Outcome::Clean
         });
     }
+
     let context = Context::new(&snapshot, &options);
     let asking = match (&args.pod, &args.node) {
         (Some((namespace, name)), _) => Asking::Pod(namespace, name),
@@ -74,11 +77,12 @@ fn not_found(snapshot: &Snapshot, asking: Asking<'_>) -> Failure {
                 "pod {} not found",
                 escape(&format!("{namespace}/{name}"))
             ));
-            failure.hint_if(if snapshot.has_read(Source::Pods) {
-                super::show::subject::near_pod(snapshot, namespace, name)
+            let hint = if snapshot.has_read(Source::Pods) {
+                subject::similar_pod(snapshot, namespace, name)
             } else {
-                Some(super::show::subject::read_pods())
-            })
+                Some(subject::pods_not_read())
+            };
+            failure.hint_if(hint)
         }
     }
 }
@@ -87,21 +91,22 @@ fn not_found(snapshot: &Snapshot, asking: Asking<'_>) -> Failure {
 ///
 /// # Errors
 /// If there is no such service, or services were not read.
-fn of_service(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<ServiceExplanation> {
-    views::explain_service(snapshot, namespace, name).ok_or_else(|| {
-        let service = format!("{namespace}/{name}");
-        Failure::refused(format!("service {} not found", escape(&service))).hint_if(
-            if snapshot.has_read(Source::Services) {
-                let known: Vec<String> = snapshot
-                    .services
-                    .iter()
-                    .map(|stored| stored.value.full_name())
-                    .collect();
-                nearest(&service, known.iter().map(String::as_str))
-                    .map(|near| format!("did you mean `{}`?", escape(near)))
-            } else {
-                Some(super::show::subject::read_services())
-            },
-        )
-    })
+fn explain_service(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<ServiceExplanation> {
+    if let Some(explanation) = views::explain_service(snapshot, namespace, name) {
+        return Ok(explanation);
+    }
+
+    let service = format!("{namespace}/{name}");
+    let failure = Failure::refused(format!("service {} not found", escape(&service)));
+    if !snapshot.has_read(Source::Services) {
+        return Err(failure.hint(subject::services_not_read()));
+    }
+    let mut names: Vec<String> = Vec::new();
+    for service in &snapshot.services {
+        names.push(service.value.full_name());
+    }
+    match nearest(&service, names.iter().map(String::as_str)) {
+        Some(similar) => Err(failure.hint(format!("did you mean `{}`?", escape(similar)))),
+        None => Err(failure),
+    }
 }

@@ -74,29 +74,26 @@ fn to_archive(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Con
     let Archiving {
         added,
         removed,
-        exports,
+        exports: remaining,
     } = connect::with(global, console, async |access| {
         archive(access, folder, keep).await
     })?;
-    let objects = count(
-        usize::try_from(added.entries).unwrap_or(usize::MAX),
-        "object",
-        "objects",
-    );
+
     let path = added.export.path.display();
-    console.info(&if added.already_existed {
-        format!("nothing was added: {path} is from the same time")
+    if added.already_existed {
+        console.info(&format!("nothing was added: {path} is from the same time"));
     } else {
-        format!("wrote {objects} to {path}")
-    });
-    let removed = match removed.len() {
-        0 => String::new(),
-        number => format!("; {} removed", count(number, "export", "exports")),
-    };
-    console.info(&format!(
-        "the archive holds {}{removed}",
-        count(exports, "export", "exports")
-    ));
+        let number = usize::try_from(added.entries).unwrap_or(usize::MAX);
+        let objects = count(number, "object", "objects");
+        console.info(&format!("wrote {objects} to {path}"));
+    }
+
+    let mut contents = count(remaining, "export", "exports");
+    if !removed.is_empty() {
+        let removed = count(removed.len(), "export", "exports");
+        contents.push_str(&format!("; {removed} removed"));
+    }
+    console.info(&format!("the archive holds {contents}"));
     Ok(Outcome::Clean)
 }
 

@@ -17,7 +17,7 @@ pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Res
         return of_fleet::run(args, &fleet, console);
     }
     let journals = journals_folder();
-    let found = match &args.archive {
+    let history = match &args.archive {
         Some(folder) => archive_history(
             folder,
             args.object(),
@@ -28,28 +28,24 @@ pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Res
             history(access, args.object(), journals.as_deref()).await
         })?,
     };
-    print(&found, console)
+    print(&history, console)
 }
 
 /// Prints a history. The outcome is [`Outcome::Refused`] if the history has no events.
-pub(crate) fn print(found: &History, console: &Console) -> Result<Outcome> {
-    console.print(found)?;
-    if !found.events.is_empty() {
+pub(crate) fn print(history: &History, console: &Console) -> Result<Outcome> {
+    console.print(history)?;
+    if !history.events.is_empty() {
         return Ok(Outcome::Clean);
     }
-    if let Reach::Etcd {
-        oldest_revision: oldest,
-        ..
-    } = &found.reach
-    {
-        let nothing = match oldest.as_str() {
-            "1" => format!("no revision of this etcd names {}", found.about),
-            oldest => format!("etcd has nothing from before revision {oldest}"),
+
+    if let Reach::Etcd { oldest_revision, .. } = &history.reach {
+        let reason = if oldest_revision == "1" {
+            format!("no revision of this etcd names {}", history.about)
+        } else {
+            format!("etcd has nothing from before revision {oldest_revision}")
         };
-        console.hint(&format!(
-            "{nothing}; {} lists the blocks",
-            hints::command(&["show", "--blocks"])
-        ));
+        let list = hints::command(&["show", "--blocks"]);
+        console.hint(&format!("{reason}; {list} lists the blocks"));
     }
     Ok(Outcome::Refused)
 }

@@ -32,36 +32,52 @@ pub(super) fn run_list(folder: &Path, console: &Console) -> Result<Outcome> {
 /// # Errors
 /// If there is no such run, or a newer file cannot be read: it may be the journal of a newer run.
 pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Result<PathBuf> {
-    let damaged = name_unreadable(folder, console)?;
-    let is_of_cluster = |journal: &Listed| guid.is_none_or(|guid| journal.header.cluster == guid);
-    for journal in read(folder)?.into_iter().filter(is_of_cluster) {
-        let changed_nothing = journal.changed_nothing();
-        if !journal.is_settled() && !changed_nothing {
-            require_newest(&journal, &damaged)?;
+    let unreadable = name_unreadable(folder, console)?;
+    for journal in read(folder)? {
+        if let Some(guid) = guid
+            && journal.header.cluster != guid
+        {
+            continue;
+        }
+        if !journal.is_settled() && !journal.changed_nothing() {
+            require_newest(&journal, &unreadable)?;
             return Ok(journal.path);
         }
-        let Listed { header, path, .. } = &journal;
-        let passed_over = |why: &str| {
-            let run = format!("`{}` of {}", header.command, header.started_at);
+        if let Some(reason) = reason_to_pass_over(&journal) {
             console.info(&format!(
-                "passing over {run}, which {why} (journal {})",
-                quoted(path)
+                "passing over `{}` of {}, which {reason} (journal {})",
+                journal.header.command,
+                journal.header.started_at,
+                quoted(&journal.path)
             ));
-        };
-        match journal.state {
-            JournalState::LockLeft => passed_over("left the datastore locked"),
-            JournalState::Ended if !changed_nothing || journal.is_settled() => {}
-            _ if journal.undone => {}
-            _ if changed_nothing => passed_over("changed nothing"),
-            _ => passed_over("is an undo and did not finish"),
         }
     }
-    let of = guid.map(|guid| format!(" of cluster {guid}")).unwrap_or_default();
-    let failure = Failure::refused(format!("there is no run{of} to undo in {}", folder.display()));
+
+    let cluster = match guid {
+        Some(guid) => format!(" of cluster {guid}"),
+        None => String::new(),
+    };
+    let failure = Failure::refused(format!(
+        "there is no run{cluster} to undo in {}",
+        folder.display()
+    ));
     Err(failure.hint(format!(
         "{} lists all of them",
         hints::command_elsewhere(&["undo", "--list"])
     )))
+}
+
+/// Returns the reason why there is nothing to undo, if a user may not expect it: not for a run that was undone, or an
+/// undo.
+fn reason_to_pass_over(journal: &Listed) -> Option<&'static str> {
+    let changed_nothing = journal.changed_nothing();
+    match journal.state {
+        JournalState::LockLeft => Some("left the datastore locked"),
+        JournalState::Ended if !changed_nothing || journal.is_settled() => None,
+        _ if journal.undone => None,
+        _ if changed_nothing => Some("changed nothing"),
+        _ => Some("is an undo and did not finish"),
+    }
 }
 
 /// Names a run on a checked cluster that did not finish: findings about objects that it left half-done look like
@@ -84,30 +100,31 @@ pub(super) fn note_unfinished(guid: &str, console: &Console) {
 fn require_newest(journal: &Listed, unreadable: &[PathBuf]) -> Result<()> {
     let began: Option<Timestamp> = journal.header.started_at.parse().ok();
     let is_newer = |path: &&PathBuf| {
-        let written = std::fs::metadata(path).and_then(|file| file.modified());
-        written.ok().and_then(|written| Timestamp::try_from(written).ok()) >= began
+        let modified = std::fs::metadata(path).and_then(|file| file.modified());
+        let modified = modified.ok().and_then(|time| Timestamp::try_from(time).ok());
+        modified >= began
     };
     let Some(newer) = unreadable.iter().find(is_newer) else {
         return Ok(());
     };
-    let what = format!(
+    let message = format!(
         "{} is newer than the newest run whose journal can be read",
         quoted(newer)
     );
-    let named = hints::command_elsewhere(&["undo", &quoted(&journal.path)]);
-    Err(Failure::refused(what).hint(format!(
-        "it may be the damaged journal of the last run; {named} undoes `{}` of {}",
+    let undo = hints::command_elsewhere(&["undo", &quoted(&journal.path)]);
+    Err(Failure::refused(message).hint(format!(
+        "it may be the damaged journal of the last run; {undo} undoes `{}` of {}",
         journal.header.command, journal.header.started_at
     )))
 }
 
 /// Warns of files in the folder that are not readable journals, since a run could have written them. Returns them.
 fn name_unreadable(folder: &Path, console: &Console) -> Result<Vec<PathBuf>> {
-    let found = unreadable(folder)?;
-    for path in &found {
+    let paths = unreadable(folder)?;
+    for path in &paths {
         console.warn(&format!("{} is not a readable journal: skipped", quoted(path)));
     }
-    Ok(found)
+    Ok(paths)
 }
 
 fn read(folder: &Path) -> Result<Vec<Listed>> {
@@ -170,9 +187,11 @@ impl Document for JournalList<'_> {
         if self.journals.is_empty() {
             return out.line(format!("No journals in {}", quoted(Path::new(&self.folder))));
         }
-        let begun = |at: &str| at.get(..19).unwrap_or(at).replace('T', " ");
+        let to_seconds = |time: &str| time.get(..19).unwrap_or(time).replace('T', " ");
         let columns = vec![
-            left("STARTED", |journal: &JournalRow<'_>| begun(journal.started_at)),
+            left("STARTED", |journal: &JournalRow<'_>| {
+                to_seconds(journal.started_at)
+            }),
             left("CLUSTER", |journal: &JournalRow<'_>| match journal.cluster {
                 "" => "-".to_owned(),
                 guid => guid.chars().take(GUID_SHOWN).collect(),

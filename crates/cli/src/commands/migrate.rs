@@ -16,20 +16,28 @@ use crate::{connect, hints};
 
 /// Plans the next phase of a migration, carries it out if asked for, and prints it.
 pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Result<Outcome> {
+    let command = if args.apply {
+        Some("migrate --apply".to_owned())
+    } else {
+        None
+    };
     let request = MigrateRequest {
         from: args.from.clone(),
         target: args.target(),
         force: args.force,
         eviction: args.eviction(),
         criteria: args.criteria.criteria(),
-        intent: args.writing.intent(args.apply.then(|| "migrate --apply".into())),
+        intent: args.writing.intent(command),
     };
-    connect::with_person(global, &Person::new(console, args.writing.yes), async |access| {
+
+    let person = Person::new(console, args.writing.yes);
+    connect::with_person(global, &person, async |access| {
         let Migrated {
             surveyed,
             repaired,
             was_shown,
         } = calipam_workflow::migrate(access, &request).await?;
+
         let run = repaired.run.as_ref();
         let document = MigrationDocument::new(&surveyed, &repaired.plan, run, was_shown);
         repair::print(&repaired.plan, run.is_some(), &document, console)?;
@@ -38,14 +46,20 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
         // Files are refused before.
         let is_live = true;
         let is_dry_run = !args.apply;
-        let outcome = repair::ended(repaired, is_dry_run, is_live, console)?;
-        Ok(next(&surveyed, args.apply, is_complete, outcome, console))
+        let outcome = repair::print_outcome(repaired, is_dry_run, is_live, console)?;
+        Ok(print_next_step(
+            &surveyed,
+            args.apply,
+            is_complete,
+            outcome,
+            console,
+        ))
     })
 }
 
 /// Prints the next step of the migration. Returns `outcome`, or `Refused` if `--apply` was used in the phase in which
 /// the users of addresses move.
-fn next(
+fn print_next_step(
     surveyed: &Surveyed,
     applies: bool,
     is_complete: bool,
@@ -96,35 +110,39 @@ fn ways_to_move(Surveyed { survey, moving }: &Surveyed) -> Vec<String> {
         survey.migration.old.name.as_str(),
         "--evict",
     ];
-    let groups = moving
-        .iter()
-        .flat_map(|moving| moving.workloads.iter().map(move |group| (moving, group)));
-    let (evictable, others): (Vec<_>, Vec<_>) =
-        groups.partition(|(moving, group)| group.can_move(moving.live_migration_moves));
     let users = |kind: UserKind| survey.users.iter().filter(move |user| user.kind == kind);
-    if !evictable.is_empty() || moving.is_none() && users(UserKind::Pod).next().is_some() {
+    let has_users = |kind: UserKind| users(kind).next().is_some();
+    let mut can_evict = moving.is_none() && has_users(UserKind::Pod);
+    let mut bare_pods = Vec::new();
+    if let Some(moving) = moving {
+        for group in &moving.workloads {
+            if group.can_move(moving.live_migration_moves) {
+                can_evict = true;
+            } else if group.kind.is_none() {
+                bare_pods.push(format!("{}/{}", group.namespace, group.name));
+            }
+        }
+    }
+    if can_evict {
         ways.push(format!(
             "restart what uses the pool, or evict its pods with {}",
             hints::command(&evict)
         ));
     }
-
-    let bare: Vec<String> = others
-        .iter()
-        .filter(|(_, group)| group.kind.is_none())
-        .map(|(_, group)| format!("{}/{}", group.namespace, group.name))
-        .collect();
-    if !bare.is_empty() {
+    if !bare_pods.is_empty() {
         let pods = count(
-            bare.len(),
+            bare_pods.len(),
             "pod that no controller recreates",
             "pods that no controller recreates",
         );
-        ways.push(format!("delete {pods}, and create them again: {}", some(&bare)));
+        let names = first_names(&bare_pods);
+        ways.push(format!("delete {pods}, and create them again: {names}"));
     }
-    if users(UserKind::Endpoint).next().is_some() {
+
+    if has_users(UserKind::Endpoint) {
         ways.push("restart the workloads of the endpoints in the pool".to_owned());
     }
+
     let mut tunnels: Vec<String> = users(UserKind::Tunnel).map(|user| user.node.clone()).collect();
     tunnels.dedup();
     if let Some(first) = tunnels.first() {
@@ -135,32 +153,34 @@ fn ways_to_move(Surveyed { survey, moving }: &Surveyed) -> Vec<String> {
             }
             _ => format!(
                 "restart calico-node on {}, so that their tunnels get other addresses; on {first}: {restart}",
-                some(&tunnels)
+                first_names(&tunnels)
             ),
         });
     }
-    if users(UserKind::Service).next().is_some() {
+
+    if has_users(UserKind::Service) {
         ways.push("LoadBalancer services get other addresses when they are created again".to_owned());
     }
-    let gone: Vec<String> = survey.gone.iter().cloned().collect();
-    if !gone.is_empty() {
-        let release = hints::command(&["release", "--node", &joined(&gone, ",")]);
-        let verb = if gone.len() == 1 { "does" } else { "do" };
+
+    let deleted_nodes: Vec<String> = survey.gone.iter().cloned().collect();
+    if !deleted_nodes.is_empty() {
+        let release = hints::command(&["release", "--node", &joined(&deleted_nodes, ",")]);
+        let verb = if deleted_nodes.len() == 1 { "does" } else { "do" };
         ways.push(format!(
             "{} {verb} not exist: delete the pods and endpoints that name it, then free what is left with {release}",
-            some(&gone)
+            first_names(&deleted_nodes)
         ));
     }
     ways
 }
 
-/// Joins names, at most [`NAMED`] of them.
-fn some(names: &[String]) -> String {
-    let more = names.len().saturating_sub(NAMED);
-    let shown = joined(names.iter().take(NAMED), ", ");
-    if more == 0 {
-        shown
+/// Joins names, at most [`NAMED`] of them, and the number of the others.
+fn first_names(names: &[String]) -> String {
+    let others = names.len().saturating_sub(NAMED);
+    let first = joined(names.iter().take(NAMED), ", ");
+    if others == 0 {
+        first
     } else {
-        format!("{shown} and {more} more")
+        format!("{first} and {others} more")
     }
 }

@@ -18,19 +18,27 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
             "stdin cannot be both the datastore (--datastore -) and the handles (--handle -)",
         ));
     }
+    let command = if args.dry_run {
+        None
+    } else {
+        Some(format!("release{}", flags(args)))
+    };
     let request = ReleaseRequest {
         targets: targets(args)?,
         names: args.selection.names(args.namespace.as_ref()),
         reports: args.reports.clone(),
         criteria: args.criteria.criteria(),
-        intent: args
-            .writing
-            .intent((!args.dry_run).then(|| format!("release{}", flags(args)))),
+        intent: args.writing.intent(command),
         lock: args.writing.lock,
     };
+
     // Without --yes, a release from a file is a dry run. With --yes, the user expects a write, which a file does not
     // support.
-    let on_file = (args.writing.yes && !args.dry_run).then(|| repair::not_live("release --yes"));
+    let on_file = if args.writing.yes && !args.dry_run {
+        Some(repair::not_live("release --yes"))
+    } else {
+        None
+    };
     repair::run(
         &args.writing,
         args.dry_run,
@@ -42,7 +50,7 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
 
 /// Formats the given target and filter options, and `--force`, without their values, for the journal.
 fn flags(args: &ReleaseArgs) -> String {
-    let flags = [
+    let options = [
         (args.leaked, " --leaked"),
         (args.orphan_handles, " --orphan-handles"),
         (!args.reports.is_empty(), " --from-report"),
@@ -54,11 +62,13 @@ fn flags(args: &ReleaseArgs) -> String {
         (args.selection.selector.is_some(), " --selector"),
         (args.force, " --force"),
     ];
+    let mut flags = String::new();
+    for (is_given, flag) in options {
+        if is_given {
+            flags.push_str(flag);
+        }
+    }
     flags
-        .into_iter()
-        .filter(|(given, _)| *given)
-        .map(|(_, text)| text)
-        .collect()
 }
 
 /// Reads the targets from the arguments, and refuses combinations that have no effect or are dangerous.
@@ -71,10 +81,10 @@ fn targets(args: &ReleaseArgs) -> Result<Request> {
             handles.push(id.clone())
         }
     }
-    let by_report = !args.reports.is_empty();
+    let has_reports = !args.reports.is_empty();
     let force = if !args.force {
         Force::Nothing
-    } else if by_report {
+    } else if has_reports {
         Force::Reported
     } else {
         Force::Named
@@ -82,15 +92,15 @@ fn targets(args: &ReleaseArgs) -> Result<Request> {
     let request = Request {
         addresses: args.addresses.clone(),
         handles,
-        leaked: args.leaked || (by_report && !args.orphan_handles),
-        orphan_handles: args.orphan_handles || (by_report && !args.leaked),
+        leaked: args.leaked || (has_reports && !args.orphan_handles),
+        orphan_handles: args.orphan_handles || (has_reports && !args.leaked),
         force,
         ..Request::default()
     };
 
-    let named = request.addresses.len() + request.handles.len();
-    let others = request.leaked || request.orphan_handles || !args.selection.nodes.is_empty();
-    if named == 0 && !others {
+    let number_named = request.addresses.len() + request.handles.len();
+    let has_other_targets = request.leaked || request.orphan_handles || !args.selection.nodes.is_empty();
+    if number_named == 0 && !has_other_targets {
         return Err(Failure::usage(
             "specify what to release: --leaked, --orphan-handles, --node, --ip, --handle or --from-report",
         )
@@ -105,9 +115,9 @@ fn targets(args: &ReleaseArgs) -> Result<Request> {
         )
         .hint("for example --leaked"));
     }
-    let filtered =
+    let has_filters =
         !args.selection.pools.is_empty() || args.namespace.is_some() || args.selection.selector.is_some();
-    if request.force == Force::Named && (named != 1 || others || filtered) {
+    if request.force == Force::Named && (number_named != 1 || has_other_targets || has_filters) {
         return Err(Failure::usage("--force needs exactly one --ip or --handle")
             .hint("without it, what is in use is skipped, and its owner is named"));
     }
@@ -116,10 +126,10 @@ fn targets(args: &ReleaseArgs) -> Result<Request> {
 
 /// Reads handles from stdin, one per line. Skips empty lines and comments after `#`.
 fn handles_of_stdin() -> Result<Vec<String>> {
-    let read = Failure::io("read handles from stdin");
+    let failure = Failure::io("read handles from stdin");
     let mut handles = Vec::new();
     for line in io::stdin().lock().lines() {
-        let line = line.map_err(&read)?;
+        let line = line.map_err(&failure)?;
         let id = line.split('#').next().unwrap_or_default().trim();
         if !id.is_empty() {
             handles.push(id.to_owned());

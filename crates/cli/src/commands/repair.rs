@@ -53,14 +53,20 @@ fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -
         let document = PlanDocument::new(plan, run.as_ref());
         print(plan, run.is_some(), &document, console)?;
     }
-    ended(repaired, dry_run, is_live, console)
+    print_outcome(repaired, dry_run, is_live, console)
 }
 
-/// Prints the messages that follow the document, and returns the outcome.
-pub(super) fn ended(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome> {
+/// Prints the messages that follow the document, and returns the outcome. `dry_run` is true if only the plan was
+/// requested.
+pub(super) fn print_outcome(
+    repaired: Repaired,
+    dry_run: bool,
+    is_live: bool,
+    console: &Console,
+) -> Result<Outcome> {
     let is_refused = repaired.exceeds.is_some() || repaired.refusal.is_some();
     if repaired.run.is_none() {
-        why_not_written(&repaired.plan, dry_run, is_refused, is_live, console);
+        print_why_not_written(&repaired.plan, dry_run, is_refused, is_live, console);
     }
     if let Some(limit) = repaired.exceeds {
         warn_of_limit(limit, console);
@@ -90,7 +96,13 @@ pub(super) fn print(
 
 /// Prints the reason why a plan was not carried out, and the next step. `is_refused` is true if the plan would be
 /// refused.
-fn why_not_written(plan: &PlanSummary, dry_run: bool, is_refused: bool, is_live: bool, console: &Console) {
+fn print_why_not_written(
+    plan: &PlanSummary,
+    dry_run: bool,
+    is_refused: bool,
+    is_live: bool,
+    console: &Console,
+) {
     if !fits(plan) && console.format == Format::Table {
         console.hint(&format!("{} lists everything", rerun::in_wide_form()));
     }
@@ -106,7 +118,7 @@ fn why_not_written(plan: &PlanSummary, dry_run: bool, is_refused: bool, is_live:
         if is_refused {
             return;
         }
-        let writing_command = if applies(plan.kind) {
+        let writing_command = if needs_apply(plan.kind) {
             rerun::replacing("dry_run", &["--apply"])
         } else {
             rerun::without("dry_run")
@@ -116,13 +128,17 @@ fn why_not_written(plan: &PlanSummary, dry_run: bool, is_refused: bool, is_live:
 }
 
 /// True for the commands that only plan without `--apply`.
-fn applies(kind: PlanKind) -> bool {
+fn needs_apply(kind: PlanKind) -> bool {
     matches!(kind, PlanKind::Rebuild | PlanKind::Migrate)
 }
 
 /// Warns that a printed plan would be refused, with the sentence and hint of the refusal.
 fn warn_of_refusal(refusal: &Refused, kind: PlanKind, console: &Console) {
-    let refused = if applies(kind) { "`--apply`" } else { "the plan" };
+    let refused = if needs_apply(kind) {
+        "`--apply`"
+    } else {
+        "the plan"
+    };
     console.warn(&format!("{refused} would be refused: {refusal}"));
     if let Some(hint) = &refusal.hint {
         console.hint(&hints::text(hint));
@@ -164,6 +180,7 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
     let Some(Executed { execution, journal }) = run else {
         return Ok(as_planned);
     };
+
     // This comes first because no pod starts or stops while the datastore is locked.
     if let Some(error) = &execution.lock_left {
         console.warn(&error.to_string());
@@ -177,6 +194,7 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
             quoted(journal)
         ));
     }
+
     let mut not_done = Vec::new();
     for conflict in &execution.conflicts {
         not_done.push(format!("{}: {}", conflict.what, conflict.reason));
@@ -194,6 +212,7 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
             "{writes} not answered and may have been made; the journal shows which"
         ));
     }
+
     let is_unanswered = execution.failure.as_ref().is_some_and(RepairError::is_unanswered);
     // After an interrupt, the run gives up on a server that does not answer at once, so the server may well answer.
     if execution.was_stopped() || execution.interrupted && is_unanswered {
@@ -210,7 +229,7 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
         console.hint(&format!("to restore what was there: {undo}"));
     }
 
-    let complete = execution.is_complete();
+    let is_complete = execution.is_complete();
     let was_stopped = execution.was_stopped();
     if execution.interrupted && is_unanswered {
         return Err(exit::interrupted());
@@ -221,5 +240,5 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
     if was_stopped {
         return Err(exit::interrupted());
     }
-    Ok(if complete { as_planned } else { Outcome::Refused })
+    Ok(if is_complete { as_planned } else { Outcome::Refused })
 }

@@ -12,7 +12,11 @@ type Call<'a> = (&'a Global, &'a Console);
 /// Assigns addresses, and says that the next check reports unused ones.
 pub(super) fn assign(args: &AssignArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request()?;
-    let on_file = (!args.dry_run).then(|| Failure::not_live("an assignment"));
+    let on_file = if args.dry_run {
+        None
+    } else {
+        Some(Failure::not_live("an assignment"))
+    };
     let outcome = repair::run(&args.writing, args.dry_run, on_file, call, async |access| {
         workflow::assign(access, &request).await
     })?;
@@ -26,24 +30,33 @@ pub(super) fn assign(args: &AssignArgs, call: Call<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
+/// Changes settings of IPAM.
 pub(super) fn configure(args: &ConfigureArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request()?;
-    repair::run(&args.writing, args.dry_run, None, call, async |access| {
+    let on_file = None;
+    repair::run(&args.writing, args.dry_run, on_file, call, async |access| {
         workflow::configure(access, &request).await
     })
 }
 
+/// Makes blocks, handles and affinities match the addresses in use.
 pub(super) fn rebuild(args: &RebuildArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request();
-    let on_file = args.apply.then(|| repair::not_live("rebuild --apply"));
+    let on_file = if args.apply {
+        Some(repair::not_live("rebuild --apply"))
+    } else {
+        None
+    };
     repair::run(&args.writing, !args.apply, on_file, call, async |access| {
         workflow::rebuild(access, &request).await
     })
 }
 
+/// Replaces a pool with smaller ones.
 pub(super) fn split(args: &SplitArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request();
-    repair::run(&args.writing, args.dry_run, None, call, async |access| {
+    let on_file = None;
+    repair::run(&args.writing, args.dry_run, on_file, call, async |access| {
         workflow::split(access, &request).await
     })
 }

@@ -42,13 +42,13 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
         of_cluster::show(access, args, console).await
     })?;
     console.done_with(snapshot);
-    let outcome = if not_found.is_empty() {
-        outcome
-    } else {
-        Outcome::Refused
-    };
-    for error in not_found.iter() {
-        console.failure(error);
+
+    for failure in &not_found {
+        console.failure(failure);
     }
-    Ok(outcome)
+    if not_found.is_empty() {
+        Ok(outcome)
+    } else {
+        Ok(Outcome::Refused)
+    }
 }

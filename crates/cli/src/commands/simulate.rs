@@ -44,6 +44,7 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
     } else {
         calipam_workflow::rates(folder, &Person::watching(console))?
     };
+
     let hourly = rates.arrived_per_hour().round() as u64;
     let observed_seconds = u64::try_from(rates.observed.as_secs()).unwrap_or_default();
     let arrival = if rates.arrived == 0 {
@@ -59,20 +60,21 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
         .and_then(|lifetime| u64::try_from(lifetime.as_secs()).ok());
     let lifetime = lifetime_seconds.map(|seconds| Micros::from_secs(seconds.max(1)));
 
-    let [arrived, left] = [(rates.arrived, "started"), (rates.left, "ended")]
-        .map(|(number, what)| format!("{} {what}", count(number as usize, "pod", "pods")));
-    let least = if rates.is_lower_bound {
+    let started = count(rates.arrived as usize, "pod", "pods");
+    let ended = count(rates.left as usize, "pod", "pods");
+    let note = if rates.is_lower_bound {
         "; pods that started and ended between two exports are not counted"
     } else {
         ""
     };
     console.info(&format!(
-        "{}: in {:#}, {arrived} and {left}; the average number of pods was {:.0}{least}",
+        "{}: in {:#}, {started} started and {ended} ended; the average number of pods was {:.0}{note}",
         folder.display(),
         SignedDuration::from_secs(rates.observed.as_secs()),
         rates.average(),
     ));
-    (args.arrival, args.lifetime) = (args.arrival.or(arrival), args.lifetime.or(lifetime));
+    args.arrival = args.arrival.or(arrival);
+    args.lifetime = args.lifetime.or(lifetime);
     Ok(args)
 }
 

@@ -46,7 +46,8 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
             None => journals::last(&required_folder()?, None, console)?,
         };
         let recorded = Recorded::read(&path)?;
-        let datastore = connect::open(&at_journal(global, &recorded.header, console), console).await?;
+        let options = options_for_journal(global, &recorded.header, console);
+        let datastore = connect::open(&options, console).await?;
         undo(args, &path, recorded, &datastore, &person).await
     })
 }
@@ -113,40 +114,48 @@ async fn undo(
 /// options for the journal's datastore. For Kubernetes, the options name a context with the journal's API server. The
 /// user and the certificates come from the settings, and so do the etcd endpoints if they include the journal's
 /// endpoint. In any case, an undo refuses to write to another cluster.
-fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
+fn options_for_journal(global: &Global, header: &Header, console: &Console) -> Global {
     if hints::names_connection() {
         return global.clone();
     }
-    let settings = connect::settings(global).ok();
-    let mut there = Global {
+
+    let mut options = Global {
         datastore: Some(header.datastore.clone()),
         ..global.clone()
     };
-    if let Some(context) = context_at(&there, header) {
-        there.contexts = vec![context];
+    if let Some(context) = context_at(&options, header) {
+        options.contexts = vec![context];
     }
+
+    // The command line's own settings are enough if they lead to the journal's datastore.
+    let target = connect::settings(global).ok().map(|settings| settings.target);
     let is_at = |kind: &str, etcd: &EtcdSettings| {
         header.datastore == kind && etcd.endpoints.contains(&header.location)
     };
-    match (settings.map(|settings| settings.target), there.contexts.first()) {
-        (Some(Target::Kubernetes), None) if header.datastore == "kubernetes" => return global.clone(),
-        (Some(Target::Etcd(etcd)), _) if is_at("etcd", &etcd) => return global.clone(),
-        (Some(Target::EtcdV2(etcd)), _) if is_at("etcdv2", &etcd) => return global.clone(),
-        _ if header.datastore.starts_with("etcd") => there.etcd_endpoints = Some(header.location.clone()),
-        _ => {}
+    let is_at_journal = match &target {
+        Some(Target::Kubernetes) => header.datastore == "kubernetes" && options.contexts.is_empty(),
+        Some(Target::Etcd(etcd)) => is_at("etcd", etcd),
+        Some(Target::EtcdV2(etcd)) => is_at("etcdv2", etcd),
+        _ => false,
+    };
+    if is_at_journal {
+        return global.clone();
     }
-    let context = there
-        .contexts
-        .iter()
-        .map(|name| format!(" (context {name})"))
-        .collect::<String>();
+
+    if header.datastore.starts_with("etcd") {
+        options.etcd_endpoints = Some(header.location.clone());
+    }
+    let mut context = String::new();
+    for name in &options.contexts {
+        context.push_str(&format!(" (context {name})"));
+    }
     let Header {
         datastore, location, ..
     } = header;
     console.info(&format!(
         "connecting to the journal's datastore: {datastore} {location}{context}"
     ));
-    there
+    options
 }
 
 /// Returns the kubeconfig context with the journal's API server, if the current context uses another server.

@@ -51,7 +51,10 @@ struct Cluster {
 /// # Errors
 /// If the cluster cannot be read.
 pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Result<Outcome> {
-    let cluster = args.check_compat.then(|| ask(global, console)).transpose()?;
+    let mut cluster = None;
+    if args.check_compat {
+        cluster = Some(read_cluster(global, console)?);
+    }
     let outcome = match &cluster {
         Some(cluster) if !cluster.is_known => Outcome::Findings,
         _ => Outcome::Clean,
@@ -78,7 +81,7 @@ pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Res
 }
 
 /// Reads the version of the cluster.
-fn ask(global: &Global, console: &Console) -> Result<Cluster> {
+fn read_cluster(global: &Global, console: &Console) -> Result<Cluster> {
     let snapshot = connect::with(global, console, async |access| {
         calipam_workflow::read_sources(access, &[Source::ClusterInformation]).await
     })?;
@@ -128,12 +131,10 @@ impl Document for Version {
             ),
             format!("Calico      up to {}", reads.calico_version),
         ];
-        lines.extend(
-            cluster
-                .iter()
-                .map(|cluster| format!("Cluster     {}", cluster.text())),
-        );
-        for line in lines.iter() {
+        if let Some(cluster) = cluster {
+            lines.push(format!("Cluster     {}", cluster.text()));
+        }
+        for line in &lines {
             out.hanging(12, line);
         }
     }

@@ -30,11 +30,12 @@ pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
         request.index,
         folder.as_deref(),
     );
-    let (option, begun) = split_option(request.current());
+    let (option, typed) = split_option(request.current());
+
     let mut out = String::new();
-    let mut open = true;
+    let mut are_incomplete = true;
     let mut directive = NO_FILES | KEEP_ORDER;
-    match place(&command, request) {
+    match value_hint(&command, request) {
         // The shell suggests files itself, since it quotes their names better.
         Some(ValueHint::FilePath | ValueHint::AnyPath) => directive = FILES,
         Some(ValueHint::DirPath) => directive = DIRECTORIES,
@@ -43,7 +44,7 @@ pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
                 let value = candidate.get_value().to_string_lossy();
                 // kubectl's scripts add the option again, so they expect only the value.
                 let value = value.strip_prefix(option).unwrap_or(&value);
-                if value.contains(['\n', '\t']) || !value.starts_with(begun) {
+                if value.contains(['\n', '\t']) || !value.starts_with(typed) {
                     continue;
                 }
                 let about = candidate.get_help().map(ToString::to_string).unwrap_or_default();
@@ -53,9 +54,9 @@ pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
                     out.push_str(about);
                 }
                 out.push('\n');
-                open &= value.ends_with(['/', '=', ',', '.']);
+                are_incomplete &= value.ends_with(['/', '=', ',', '.']);
             }
-            if open && !out.is_empty() {
+            if are_incomplete && !out.is_empty() {
                 directive |= NO_SPACE;
             }
         }
@@ -75,10 +76,12 @@ fn split_option(word: &str) -> (&str, &str) {
 
 /// Returns the value hint, such as a kind of file, of the argument at the cursor, unless that argument has its own
 /// suggestions.
-fn place(command: &Command, request: &Request) -> Option<ValueHint> {
+fn value_hint(command: &Command, request: &Request) -> Option<ValueHint> {
     let arg = argument(command, request)?;
-    let has_values = arg.get::<clap_complete::ArgValueCompleter>().is_some();
-    (!has_values).then(|| arg.get_value_hint())
+    if arg.get::<clap_complete::ArgValueCompleter>().is_some() {
+        return None;
+    }
+    Some(arg.get_value_hint())
 }
 
 /// Returns the argument whose value is at the cursor.

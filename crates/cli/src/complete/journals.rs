@@ -13,25 +13,28 @@ const MOST: usize = 50;
 
 /// Suggests the journals in the user's folder, newest first, with date, command and location, then files.
 pub(super) fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let mut found = journals_folder()
-        .map(|folder| known(&folder, typed))
-        .unwrap_or_default();
+    let mut candidates = match journals_folder() {
+        Some(folder) => journals_in(&folder, typed),
+        None => Vec::new(),
+    };
     // If there are journals, files are suggested only after the user has begun a word.
-    if found.is_empty() || !typed.is_empty() {
-        let is_new =
-            |file: &CompletionCandidate| !found.iter().any(|known| known.get_value() == file.get_value());
-        let files: Vec<_> = PathCompleter::file()
-            .complete(typed)
-            .into_iter()
-            .filter(is_new)
-            .collect();
-        found.extend(files);
+    if candidates.is_empty() || !typed.is_empty() {
+        let number_of_journals = candidates.len();
+        for file in PathCompleter::file().complete(typed) {
+            let journals = &candidates[..number_of_journals];
+            let is_journal = journals
+                .iter()
+                .any(|journal| journal.get_value() == file.get_value());
+            if !is_journal {
+                candidates.push(file);
+            }
+        }
     }
-    found
+    candidates
 }
 
 /// Returns the journals in a folder whose paths begin with `typed`, the newest first.
-fn known(folder: &Path, typed: &OsStr) -> Vec<CompletionCandidate> {
+fn journals_in(folder: &Path, typed: &OsStr) -> Vec<CompletionCandidate> {
     let mut journals: Vec<(PathBuf, Header)> = headers(folder);
     journals.retain(|(path, _)| {
         let path = path.as_os_str().as_encoded_bytes();

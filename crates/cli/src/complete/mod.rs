@@ -40,9 +40,9 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
         return Some(answer_kubectl(applet, rest));
     }
     let applet = Applet::of(program.clone());
-    if let Some(("__complete" | "__completeNoDesc", words)) = rest
-        .split_first()
-        .and_then(|(first, words)| Some((first.to_str()?, words)))
+    // Cobra's names of the command that completes a line, which kubectl's scripts call.
+    if let Some((first, words)) = rest.split_first()
+        && (first == "__complete" || first == "__completeNoDesc")
     {
         return Some(answer_kubectl(applet, words));
     }
@@ -69,18 +69,14 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
 fn answer_shell(applet: Applet, request: Request, arguments: &[OsString]) -> ExitCode {
     let name = applet.executable();
     let folder = std::env::current_dir().ok();
-    let definition = || view::of(applet, &request);
-    let asked = CompleteEnv::with_factory(definition)
+    let definition = || view::build(applet, &request);
+    let completion = CompleteEnv::with_factory(definition)
         .var(VARIABLE)
         .bin(name)
         .shells(SHELLS);
-    let answered = asked
-        .try_complete(arguments.iter().cloned(), folder.as_deref())
-        .is_ok();
-    if answered {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    match completion.try_complete(arguments.iter().cloned(), folder.as_deref()) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
     }
 }
 
@@ -88,10 +84,9 @@ fn answer_shell(applet: Applet, request: Request, arguments: &[OsString]) -> Exi
 fn answer_kubectl(applet: Applet, words: &[OsString]) -> ExitCode {
     be_silent();
     let request = Request::from_words(words);
-    if cobra::print(view::of(applet, &request), &request).is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    match cobra::print(view::build(applet, &request), &request) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
     }
 }
 

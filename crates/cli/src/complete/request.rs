@@ -77,7 +77,10 @@ impl Request {
 
     /// Expands `~/` or a variable at the beginning of a value, unless the shell has done so.
     pub(super) fn expanded(&self, value: &OsStr) -> OsString {
-        let Some(text) = value.to_str().filter(|_| self.typed) else {
+        if !self.typed {
+            return value.to_owned();
+        }
+        let Some(text) = value.to_str() else {
             return value.to_owned();
         };
         if let Some(path) = text.strip_prefix("~/")
@@ -95,25 +98,31 @@ impl Request {
         expanded
     }
 
-    /// Parses the words before the cursor, and calls `given` with each option and its value. Ignores unknown options,
-    /// since the line is not finished.
-    pub(super) fn walk<'c>(&self, command: &'c Command, mut given: impl FnMut(&'c Arg, &OsStr)) -> Place<'c> {
+    /// Parses the words before the cursor, and calls `on_option` with each option and its value. Ignores unknown
+    /// options, since the line is not finished.
+    pub(super) fn walk<'c>(
+        &self,
+        command: &'c Command,
+        mut on_option: impl FnMut(&'c Arg, &OsStr),
+    ) -> Place<'c> {
         let mut place = Place {
             command,
             option: None,
             positionals: 0,
         };
-        let mut escaped = false;
+        let mut is_after_dashes = false;
         for word in self.before() {
             if let Some(option) = place.option.take() {
-                given(option, word);
+                on_option(option, word);
                 continue;
             }
             let text = word.to_string_lossy();
             if text == "--" {
-                escaped = true;
-            } else if escaped || !text.starts_with('-') || text == "-" {
-                match place.command.find_subcommand(word).filter(|_| !escaped) {
+                is_after_dashes = true;
+            } else if is_after_dashes {
+                place.positionals += 1;
+            } else if !text.starts_with('-') || text == "-" {
+                match place.command.find_subcommand(word) {
                     Some(sub) => {
                         place = Place {
                             command: sub,
@@ -123,11 +132,11 @@ impl Request {
                     }
                     None => place.positionals += 1,
                 }
-            } else if let Some((option, value)) = option(place.command, &text) {
+            } else if let Some((option, value)) = find_option(place.command, &text) {
                 match value {
-                    Some(value) => given(option, OsStr::new(value)),
+                    Some(value) => on_option(option, OsStr::new(value)),
                     None if option.get_action().takes_values() => place.option = Some(option),
-                    None => given(option, OsStr::new("")),
+                    None => on_option(option, OsStr::new("")),
                 }
             }
         }
@@ -165,7 +174,7 @@ pub(super) struct Place<'c> {
 }
 
 /// Returns the option in a word, and the value in that word: `--name`, `--name=value`, `-n`, `-nvalue`, `-qn`.
-fn option<'c, 'w>(command: &'c Command, word: &'w str) -> Option<(&'c Arg, Option<&'w str>)> {
+fn find_option<'c, 'w>(command: &'c Command, word: &'w str) -> Option<(&'c Arg, Option<&'w str>)> {
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = match long.split_once('=') {
             Some((name, value)) => (name, Some(value)),

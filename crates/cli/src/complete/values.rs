@@ -15,9 +15,9 @@ impl Cluster {
     /// Returns a completer for an argument; `None` if clap's own suggestions are enough.
     pub(super) fn completer(self: &Arc<Self>, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
         let wanted = match (arg.get_long(), command) {
-            (Some("context"), _) => Wanted::OfKubeconfig(|known| known.contexts),
-            (Some("cluster"), _) => Wanted::OfKubeconfig(|known| known.clusters),
-            (Some("user"), _) => Wanted::OfKubeconfig(|known| known.users),
+            (Some("context"), _) => Wanted::OfKubeconfig(|names| names.contexts),
+            (Some("cluster"), _) => Wanted::OfKubeconfig(|names| names.clusters),
+            (Some("user"), _) => Wanted::OfKubeconfig(|names| names.users),
             (Some("node"), _) => Wanted::OfObjects(NameKind::Nodes),
             (None, "show" | "history") if arg.is_positional() => Wanted::OfObjects(NameKind::Nodes),
             (Some("pool"), _) | (Some("from" | "to"), "migrate") => Wanted::OfObjects(NameKind::Pools),
@@ -58,11 +58,12 @@ fn datastores(typed: &OsStr) -> Vec<CompletionCandidate> {
         ("etcdv2", "etcd v2, Calico 2.x's datastore"),
         ("kubernetes", "The Kubernetes API"),
     ];
-    let begun = |(kind, _): &(&str, &str)| typed.to_str().is_some_and(|typed| kind.starts_with(typed));
-    let kinds = kinds.into_iter().filter(begun);
-    let mut all: Vec<_> = kinds
-        .map(|(kind, about)| CompletionCandidate::new(kind).help(Some(about.into())))
-        .collect();
-    all.extend(PathCompleter::file().complete(typed));
-    all
+    let mut candidates = Vec::new();
+    for (kind, about) in kinds {
+        if typed.to_str().is_some_and(|typed| kind.starts_with(typed)) {
+            candidates.push(CompletionCandidate::new(kind).help(Some(about.into())));
+        }
+    }
+    candidates.extend(PathCompleter::file().complete(typed));
+    candidates
 }

@@ -13,7 +13,7 @@ use crate::applet::Applet;
 use crate::args;
 
 /// Returns the definition under one of the program's names, for one request.
-pub(super) fn of(applet: Applet, request: &Request) -> Command {
+pub(super) fn build(applet: Applet, request: &Request) -> Command {
     let definition = args::tidy(applet.command());
     let cluster = Arc::new(Cluster::of(applet, request));
     let view = View {

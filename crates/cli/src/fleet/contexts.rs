@@ -14,7 +14,9 @@ const ROUTED: &str = "routed";
 
 /// Returns a fleet with a cluster for each named context.
 pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet> {
-    if let Some(other) = global.datastore.as_ref().filter(|name| *name != "kubernetes") {
+    if let Some(other) = &global.datastore
+        && other != "kubernetes"
+    {
         return Err(Failure::usage(format!(
             "several contexts need the Kubernetes datastore, but --datastore is {other}"
         ))
@@ -23,11 +25,15 @@ pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet> {
 
     let settings = KubernetesSettings::resolve(&base(global), &connect::environment(), &LocalFiles)
         .map_err(calipam_datastore::Error::from)?;
-    let known = KubeconfigNames::read(&settings)?.contexts;
-    let names = named(&global.contexts, &known)?;
+    let contexts = KubeconfigNames::read(&settings)?.contexts;
+    let group = if args.routed {
+        Some(ROUTED.to_owned())
+    } else {
+        None
+    };
 
     let mut clusters = Vec::new();
-    for name in names {
+    for name in matching_contexts(&global.contexts, &contexts)? {
         let overrides = Overrides {
             context: Some(name.clone()),
             datastore: Some("kubernetes".to_owned()),
@@ -35,7 +41,7 @@ pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet> {
         };
         clusters.push(Named {
             name,
-            group: args.routed.then(|| ROUTED.to_owned()),
+            group: group.clone(),
             labels: Default::default(),
             services: Default::default(),
             source: Source {
@@ -50,21 +56,25 @@ pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet> {
     })
 }
 
-/// Returns the contexts that the patterns match, each once.
-fn named(patterns: &[String], known: &[String]) -> Result<Vec<String>> {
+/// Returns those of `contexts` that the patterns match, each once.
+///
+/// # Errors
+/// If a pattern matches no context.
+fn matching_contexts(patterns: &[String], contexts: &[String]) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     for pattern in patterns {
-        let found = matching(pattern, known);
-        if found.is_empty() {
-            let near = nearest(pattern, known.iter().map(String::as_str));
-            let hint = match (near, known) {
-                (Some(near), _) => format!("did you mean `{near}`? It has {}", known.join(", ")),
-                (None, []) => "name the kubeconfig with --kubeconfig or KUBECONFIG".to_owned(),
-                (None, _) => format!("it has {}", known.join(", ")),
+        let matches = matching(pattern, contexts);
+        if matches.is_empty() {
+            let hint = if let Some(similar) = nearest(pattern, contexts.iter().map(String::as_str)) {
+                format!("did you mean `{similar}`? It has {}", contexts.join(", "))
+            } else if contexts.is_empty() {
+                "name the kubeconfig with --kubeconfig or KUBECONFIG".to_owned()
+            } else {
+                format!("it has {}", contexts.join(", "))
             };
             return Err(Failure::usage(format!("the kubeconfig has no context {pattern:?}")).hint(hint));
         }
-        for name in found {
+        for name in matches {
             if !names.contains(name) {
                 names.push(name.clone());
             }

@@ -56,40 +56,40 @@ enum Endpoints {
 }
 
 fn cidrs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
-    let wrong = || D::Error::custom("not a list of CIDRs such as [10.0.0.0/16, 172.16.4.0/22]");
-    let texts = Vec::<String>::deserialize(deserializer).map_err(|_| wrong())?;
+    let invalid = || D::Error::custom("not a list of CIDRs such as [10.0.0.0/16, 172.16.4.0/22]");
+    let texts = Vec::<String>::deserialize(deserializer).map_err(|_| invalid())?;
     let mut cidrs = Vec::new();
     for text in texts {
-        cidrs.push(cidr::parse_cidr(&text).ok_or_else(wrong)?);
+        cidrs.push(cidr::parse_cidr(&text).ok_or_else(invalid)?);
     }
     Ok(cidrs)
 }
 
 /// Reads the clusters of a fleet from a file.
 pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet> {
-    let wrong = |message: String| {
+    let invalid = |message: String| {
         Failure::usage(format!("{}: {message}", path.display())).hint("docs/fleet.md has an example")
     };
     let file = regular::open(path).map_err(Failure::io_at("read", path))?;
-    let value: Value = read_document(file).map_err(|error| wrong(format!("it is not YAML: {error}")))?;
+    let value: Value = read_document(file).map_err(|error| invalid(format!("it is not YAML: {error}")))?;
     let File {
-        clusters: values,
+        clusters: entries,
         taken,
-    } = File::deserialize(&value).map_err(|error| wrong(error.to_string()))?;
+    } = File::deserialize(&value).map_err(|error| invalid(error.to_string()))?;
 
     // Relative paths in the file begin at its folder.
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut clusters = Vec::new();
-    for (index, value) in values.iter().enumerate() {
+    for (index, value) in entries.iter().enumerate() {
         let entry = Entry::deserialize(value).map_err(|error| error.to_string());
-        match entry.and_then(|entry| entry.named(folder, base)) {
+        match entry.and_then(|entry| entry.into_cluster(folder, base)) {
             Ok(cluster) => clusters.push(cluster),
             Err(message) => {
                 let cluster = match &value["name"] {
                     Value::String(name) => format!("cluster {name:?}"),
                     _ => format!("cluster {}", index + 1),
                 };
-                return Err(wrong(format!("{cluster}: {message}")));
+                return Err(invalid(format!("{cluster}: {message}")));
             }
         }
     }
@@ -108,8 +108,13 @@ pub(super) fn is_fleet(path: &Path) -> bool {
     if !is_yaml {
         return false;
     }
-    let value: Option<Value> = regular::open(path).ok().and_then(|file| read_document(file).ok());
-    value.is_some_and(|value| File::deserialize(&value).is_ok())
+    let Ok(file) = regular::open(path) else {
+        return false;
+    };
+    match read_document::<Value>(file) {
+        Ok(value) => File::deserialize(&value).is_ok(),
+        Err(_) => false,
+    }
 }
 
 impl Entry {
@@ -145,12 +150,14 @@ impl Entry {
         }
     }
 
-    fn named(self, folder: &Path, base: &Overrides) -> Result<Named, String> {
+    /// Creates the cluster of the entry. `folder` is the folder of the fleet's file.
+    fn into_cluster(self, folder: &Path, base: &Overrides) -> Result<Named, String> {
         if self.name.is_empty() {
             return Err("it has no `name`".to_owned());
         }
         self.has_one_source()?;
-        let path = |path: Option<PathBuf>| path.map(|path| folder.join(path));
+
+        let in_folder = |path: Option<PathBuf>| path.map(|path| folder.join(path));
         let Self {
             name,
             group,
@@ -159,7 +166,7 @@ impl Entry {
             context,
             ..
         } = self;
-        if let Some(file) = path(self.datastore) {
+        if let Some(file) = in_folder(self.datastore) {
             return Ok(Named {
                 name,
                 group,
@@ -168,31 +175,29 @@ impl Entry {
                 source: Source::of_file(file, base),
             });
         }
+
         let etcd_endpoints = self.etcd_endpoints.map(|endpoints| match endpoints {
             Endpoints::Text(text) => text,
             Endpoints::List(list) => list.join(","),
         });
-        let kubernetes = self.config.is_none() && etcd_endpoints.is_none();
-        // A context without a kubeconfig refers to the user's kubeconfig.
-        let of_user = || {
-            let environment = connect::environment();
-            environment
-                .get("KUBECONFIG")
-                .filter(|_| context.is_some())
-                .cloned()
-        };
-        let kubeconfig = path(self.kubeconfig)
-            .map(|path| path.to_string_lossy().into_owned())
-            .or_else(of_user);
+        let mut datastore = None;
+        if self.config.is_none() && etcd_endpoints.is_none() {
+            datastore = Some("kubernetes".to_owned());
+        }
+        let mut kubeconfig = in_folder(self.kubeconfig).map(|path| path.to_string_lossy().into_owned());
+        if kubeconfig.is_none() && context.is_some() {
+            // A context without a kubeconfig refers to the user's kubeconfig.
+            kubeconfig = connect::environment().remove("KUBECONFIG");
+        }
         let overrides = Overrides {
-            config: path(self.config),
+            config: in_folder(self.config),
             kubeconfig,
             context,
             etcd_endpoints,
-            etcd_cacert: path(self.etcd_cacert),
-            etcd_cert: path(self.etcd_cert),
-            etcd_key: path(self.etcd_key),
-            datastore: kubernetes.then(|| "kubernetes".to_owned()),
+            etcd_cacert: in_folder(self.etcd_cacert),
+            etcd_cert: in_folder(self.etcd_cert),
+            etcd_key: in_folder(self.etcd_key),
+            datastore,
             ..base.clone()
         };
         Ok(Named {

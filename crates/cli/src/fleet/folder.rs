@@ -1,8 +1,7 @@
 //! A folder with an export of each cluster. The exports in a subfolder form a group.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use calipam_datastore::settings::Overrides;
@@ -14,18 +13,29 @@ use crate::render::text::escape;
 /// Lists the files in a folder as clusters. The folders in it are groups. A fleet's own file can be among the exports; it
 /// is left out.
 pub(super) fn fleet(folder: &Path) -> Result<Fleet> {
-    let base = unattended();
-    let (folders, files): (Vec<_>, Vec<_>) = entries(folder)?.into_iter().partition(|path| path.is_dir());
-    let mut all: Vec<(PathBuf, Option<String>)> = files.into_iter().map(|file| (file, None)).collect();
-    for folder in folders {
-        let group = name_of(&folder);
-        let files = entries(&folder)?.into_iter().filter(|path| !path.is_dir());
-        all.extend(files.map(|file| (file, Some(group.clone()))));
+    let mut files: Vec<(PathBuf, Option<String>)> = Vec::new();
+    let mut subfolders = Vec::new();
+    for path in entries(folder)? {
+        if path.is_dir() {
+            subfolders.push(path);
+        } else {
+            let no_group = None;
+            files.push((path, no_group));
+        }
+    }
+    for subfolder in subfolders {
+        let group = name_of(&subfolder);
+        for path in entries(&subfolder)? {
+            if !path.is_dir() {
+                files.push((path, Some(group.clone())));
+            }
+        }
     }
 
+    let base = unattended();
     let mut clusters: Vec<Named> = Vec::new();
     let mut notes = Vec::new();
-    for (file, group) in all {
+    for (file, group) in files {
         if file::is_fleet(&file) {
             let name = file.to_string_lossy();
             notes.push(format!(
@@ -33,12 +43,13 @@ pub(super) fn fleet(folder: &Path) -> Result<Fleet> {
                 escape(&name)
             ));
         } else {
-            clusters.push(named(file, group.as_deref(), &base));
+            clusters.push(cluster_of_file(file, group, &base));
         }
     }
-    let mut taken = HashSet::new();
+
+    let mut names = HashSet::new();
     for cluster in &mut clusters {
-        make_unique(&mut cluster.name, &mut taken);
+        make_unique(&mut cluster.name, &mut names);
     }
     Ok(Fleet {
         clusters,
@@ -48,27 +59,29 @@ pub(super) fn fleet(folder: &Path) -> Result<Fleet> {
 }
 
 /// Appends a number to the name if another cluster already has it.
-fn make_unique(name: &mut String, taken: &mut HashSet<String>) {
-    let plain = name.clone();
+fn make_unique(name: &mut String, names: &mut HashSet<String>) {
+    let original = name.clone();
     for number in 2.. {
-        if taken.insert(name.clone()) {
+        let is_new = names.insert(name.clone());
+        if is_new {
             return;
         }
-        *name = format!("{plain}-{number}");
+        *name = format!("{original}-{number}");
     }
 }
 
 /// Creates a cluster. The name begins with the group, since two groups can have clusters with the same name.
-fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
-    let name = name_of(&file);
-    let name = group.map_or_else(|| name.clone(), |group| format!("{group}/{name}"));
-    let group = group.map(str::to_owned);
-    let (labels, services) = Default::default();
+fn cluster_of_file(file: PathBuf, group: Option<String>, base: &Overrides) -> Named {
+    let file_name = name_of(&file);
+    let name = match &group {
+        Some(group) => format!("{group}/{file_name}"),
+        None => file_name,
+    };
     Named {
         name,
         group,
-        labels,
-        services,
+        labels: BTreeMap::new(),
+        services: Vec::new(),
         source: Source::of_file(file, base),
     }
 }
@@ -78,11 +91,11 @@ fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
 pub(crate) fn place(folder: &Path, cluster: &Named, ending: &str) -> PathBuf {
     // A name must not turn into a path, or into the name of an unfinished file, which would not be read.
     let file_name = |name: &str| {
-        let plain = name.replace(['/', '\\'], "_");
-        if is_unfinished(&plain) {
-            plain.replace('.', "_")
+        let without_slashes = name.replace(['/', '\\'], "_");
+        if is_unfinished(&without_slashes) {
+            without_slashes.replace('.', "_")
         } else {
-            plain
+            without_slashes
         }
     };
     let Named { name, group, .. } = cluster;
@@ -102,20 +115,16 @@ fn is_unfinished(name: &str) -> bool {
 
 /// Lists a folder without unfinished files, sorted by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let list = || -> io::Result<Vec<PathBuf>> {
-        let paths = fs::read_dir(folder)?
-            .map(|entry| Ok(entry?.path()))
-            .collect::<io::Result<Vec<_>>>()?;
-        let named = |path: &PathBuf| {
-            !path
-                .file_name()
-                .is_some_and(|name| is_unfinished(&name.to_string_lossy()))
-        };
-        let mut paths: Vec<PathBuf> = paths.into_iter().filter(named).collect();
-        paths.sort();
-        Ok(paths)
-    };
-    list().map_err(Failure::io_at("read the folder", folder))
+    let failure = Failure::io_at("read the folder", folder);
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(&failure)? {
+        let entry = entry.map_err(&failure)?;
+        if !is_unfinished(&entry.file_name().to_string_lossy()) {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
 }
 
 /// The endings of readable files. They are removed from the name, while any other dot is part of the name.
@@ -130,7 +139,9 @@ fn name_of(path: &Path) -> String {
         .to_string_lossy()
         .into_owned();
     for ending in ENDINGS {
-        if let Some(stem) = name.strip_suffix(ending).filter(|stem| !stem.is_empty()) {
+        if let Some(stem) = name.strip_suffix(ending)
+            && !stem.is_empty()
+        {
             name = stem.to_owned();
         }
     }
@@ -163,7 +174,7 @@ mod tests {
             (Some(".."), ".c"),
             (Some("x.tmp"), "x.tmp/d"),
         ] {
-            let cluster = named(PathBuf::from("x"), None, &unattended());
+            let cluster = cluster_of_file(PathBuf::from("x"), None, &unattended());
             let cluster = Named {
                 name: name.into(),
                 group: group.map(str::to_owned),

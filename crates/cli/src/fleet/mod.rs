@@ -14,7 +14,7 @@ use calipam_datastore::settings::Overrides;
 use calipam_model::IpNet;
 
 pub(crate) use self::folder::place;
-pub(crate) use self::run::{documents, each, read};
+pub(crate) use self::run::{ReadOfCluster, documents, each, read};
 pub(crate) use self::source::{Named, Source};
 use crate::args::{FleetArgs, Global};
 use crate::exit::{Failure, Result};
@@ -71,36 +71,37 @@ impl Fleet {
             return Err(Failure::usage(format!("{} names no cluster", path.display())));
         }
         // Cluster names appear in --ignore lines, metrics and links.
-        let is_odd = |cluster: &&Named| cluster.name.chars().any(|c| c.is_whitespace() || c.is_control());
-        if let Some(odd) = fleet.clusters.iter().find(is_odd) {
-            return Err(Failure::usage(format!(
-                "{}: the name {:?} contains a space",
-                path.display(),
-                odd.name
-            )));
+        let mut names: Vec<&str> = Vec::new();
+        for cluster in &fleet.clusters {
+            let name = cluster.name.as_str();
+            if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+                return Err(Failure::usage(format!(
+                    "{}: the name {name:?} contains a space",
+                    path.display()
+                )));
+            }
+            names.push(name);
         }
-        let mut names: Vec<&str> = fleet
-            .clusters
-            .iter()
-            .map(|cluster| cluster.name.as_str())
-            .collect();
         names.sort_unstable();
-        match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(Failure::usage(format!(
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Failure::usage(format!(
                 "{}: two clusters have the name {:?}",
                 path.display(),
                 pair[0]
             ))
-            .hint("each cluster needs a name of its own")),
-            None => Ok(fleet),
+            .hint("each cluster needs a name of its own"));
         }
+        Ok(fleet)
     }
 
     /// Reads the clusters as they were at an earlier time, from a file or folder like the one for `--fleet`.
     pub(crate) fn earlier(path: &Path) -> Result<Earlier> {
         let fleet = Self::read(path, &unattended())?;
-        let at = |cluster: Named| (place_in_fleet(&cluster), cluster);
-        Ok(Earlier(fleet.clusters.into_iter().map(at).collect()))
+        let mut clusters = BTreeMap::new();
+        for cluster in fleet.clusters {
+            clusters.insert(place_in_fleet(&cluster), cluster);
+        }
+        Ok(Earlier(clusters))
     }
 }
 
@@ -117,8 +118,13 @@ impl Earlier {
     /// Returns the names of the earlier clusters that are not in `clusters`.
     pub(crate) fn others(&self, clusters: &[Named]) -> Vec<&str> {
         let places: BTreeSet<PathBuf> = clusters.iter().map(place_in_fleet).collect();
-        let others = self.0.iter().filter(|(place, _)| !places.contains(*place));
-        others.map(|(_, cluster)| cluster.name.as_str()).collect()
+        let mut names = Vec::new();
+        for (place, earlier) in &self.0 {
+            if !places.contains(place) {
+                names.push(earlier.name.as_str());
+            }
+        }
+        names
     }
 }
 

@@ -18,8 +18,12 @@ use crate::operator::Person;
 use crate::render::document::Printed;
 use crate::render::fleet::{FleetList, ListOfCluster, Unreadable};
 
-/// The result of reading a cluster, or the reason why it could not be read.
-pub(crate) type ReadOfCluster<T> = Result<T, String>;
+/// The result of reading a cluster.
+pub(crate) enum ReadOfCluster<T> {
+    Read(T),
+    /// The cluster could not be read, for this reason.
+    Unreadable(String),
+}
 
 /// Calls `work` with each cluster, several at a time, and returns the results in the order of the clusters.
 pub(crate) fn each<T: Send>(
@@ -28,11 +32,11 @@ pub(crate) fn each<T: Send>(
     console: &Console,
     work: impl Fn(&Named, &Console) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let next = AtomicUsize::new(0);
+    let next_position = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Result<T>)>> = Mutex::new(Vec::with_capacity(clusters.len()));
     let worker = || {
         loop {
-            let position = next.fetch_add(1, Ordering::Relaxed);
+            let position = next_position.fetch_add(1, Ordering::Relaxed);
             let Some(cluster) = clusters.get(position) else {
                 break;
             };
@@ -75,15 +79,13 @@ pub(crate) fn read<T>(
     if connect::is_interrupted() {
         return Err(exit::interrupted());
     }
-    match read_in_time(cluster, args, console, work) {
-        Ok(Some(result)) => Ok(Ok(result)),
-        Ok(None) => Ok(Err(format!(
-            "it could not be read within {:#}",
-            args.cluster_timeout
-        ))),
-        Err(failure) if failure.kind == Kind::Interrupted => Err(failure),
-        Err(failure) => Ok(Err(failure.message)),
-    }
+    let reason = match read_in_time(cluster, args, console, work) {
+        Ok(Some(result)) => return Ok(ReadOfCluster::Read(result)),
+        Ok(None) => format!("it could not be read within {:#}", args.cluster_timeout),
+        Err(failure) if failure.kind == Kind::Interrupted => return Err(failure),
+        Err(failure) => failure.message,
+    };
+    Ok(ReadOfCluster::Unreadable(reason))
 }
 
 /// Opens the datastore of a cluster, and calls `work`. Returns `None` if this takes longer than the time limit.
@@ -136,7 +138,7 @@ pub(crate) fn documents<T: Send>(
     let mut values = Vec::new();
     for (cluster, (result, document)) in fleet.clusters.iter().zip(results) {
         match result {
-            Ok((outcome, value)) => {
+            ReadOfCluster::Read((outcome, value)) => {
                 if let Some(printed) = document {
                     list.clusters.push(ListOfCluster {
                         cluster: cluster.name.clone(),
@@ -147,7 +149,7 @@ pub(crate) fn documents<T: Send>(
                 }
                 values.push(value);
             }
-            Err(reason) => {
+            ReadOfCluster::Unreadable(reason) => {
                 console.warn(&format!("{} {consequence}: {reason}", cluster.name));
                 list.unreadable.push(Unreadable {
                     cluster: cluster.name.clone(),

@@ -56,14 +56,12 @@ impl Source {
         let config = config.as_ref().map(|path| path.display().to_string());
         let context = context.as_ref().map(|name| format!("context {name}"));
         let datastore = datastore.clone().filter(|name| name != "kubernetes");
-        let named = [
-            datastore,
-            etcd_endpoints.clone(),
-            config,
-            context,
-            kubeconfig.clone(),
-        ];
-        named.into_iter().flatten().next().unwrap_or_default()
+        datastore
+            .or_else(|| etcd_endpoints.clone())
+            .or(config)
+            .or(context)
+            .or_else(|| kubeconfig.clone())
+            .unwrap_or_default()
     }
 
     /// Resolves the settings of the datastore.

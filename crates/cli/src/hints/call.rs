@@ -46,20 +46,24 @@ impl Call {
         let mut definition = definition;
         let mut matches = matches;
         let mut command = Vec::new();
-        while let Some((name, below)) = matches.subcommand()
-            && let Some(found) = definition.find_subcommand(name)
+        while let Some((name, matches_below)) = matches.subcommand()
+            && let Some(subcommand) = definition.find_subcommand(name)
         {
             // `calipam ipam check` means `calipam check`, and the name `kubectl calico ipam` already includes `ipam`.
             if name != "ipam" {
                 command.push(name.to_owned());
             }
-            (definition, matches) = (found, below);
+            definition = subcommand;
+            matches = matches_below;
         }
-        let typed = definition.get_arguments().filter(|arg| is_typed(arg, matches));
-        Self {
-            command,
-            typed: typed.filter_map(|arg| TypedArg::new(arg, matches)).collect(),
+
+        let mut typed = Vec::new();
+        for arg in definition.get_arguments() {
+            if is_typed(arg, matches) {
+                typed.extend(TypedArg::new(arg, matches));
+            }
         }
+        Self { command, typed }
     }
 
     /// Creates a call of which only the connection options are known.
@@ -75,17 +79,19 @@ impl Call {
             ("kubeconfig", connection.kubeconfig.clone()),
             ("context", connection.context.clone()),
         ];
-        let typed = options.into_iter().filter_map(|(id, value)| {
-            let words = words(&format!("--{}", id.replace('_', "-")), shown(id, &value?));
-            Some(TypedArg {
+        let mut typed = Vec::new();
+        for (id, value) in options {
+            let Some(value) = value else { continue };
+            let option = format!("--{}", id.replace('_', "-"));
+            typed.push(TypedArg {
                 id: id.to_owned(),
                 is_connection: true,
-                words,
-            })
-        });
+                words: option_words(&option, without_passwords(id, &value)),
+            });
+        }
         Self {
             command: Vec::new(),
-            typed: typed.collect(),
+            typed,
         }
     }
 
@@ -94,9 +100,12 @@ impl Call {
     pub(super) fn of_cluster(&self, connection: &Overrides) -> Self {
         let mut cluster = Self::of_connection(connection);
         if connection.kubectl != KubectlOptions::default() {
-            let known = [&OF_CALICOCTL[..], &["kubeconfig", "context"]].concat();
-            let further = |arg: &&TypedArg| arg.is_connection && !known.contains(&arg.id.as_str());
-            cluster.typed.extend(self.typed.iter().filter(further).cloned());
+            let ids_of_connection = [&OF_CALICOCTL[..], &["kubeconfig", "context"]].concat();
+            for arg in &self.typed {
+                if arg.is_connection && !ids_of_connection.contains(&arg.id.as_str()) {
+                    cluster.typed.push(arg.clone());
+                }
+            }
         }
         cluster
     }
@@ -125,9 +134,8 @@ impl Call {
         if self.command != ["diff"] {
             return None;
         }
-        let new = self.typed.iter().filter(|arg| arg.id == "new");
-        let mut new = new.filter(|arg| !arg.words.iter().any(|word| word.starts_with("etcd@")));
-        new.next()
+        let is_revision = |arg: &TypedArg| arg.words.iter().any(|word| word.starts_with("etcd@"));
+        self.typed.iter().find(|arg| arg.id == "new" && !is_revision(arg))
     }
 
     /// Returns the connection options without those whose IDs are in `without`.
@@ -187,7 +195,7 @@ impl TypedArg {
             ArgAction::Set | ArgAction::Append => {
                 let values = matches.get_raw(id).into_iter().flatten();
                 values
-                    .flat_map(|value| words(&option, shown(id, &value.to_string_lossy())))
+                    .flat_map(|value| option_words(&option, without_passwords(id, &value.to_string_lossy())))
                     .collect()
             }
             _ => vec![option],
@@ -205,7 +213,7 @@ impl TypedArg {
 }
 
 /// Returns an option and its value, as one word if the value looks like an option itself.
-fn words(option: &str, value: String) -> Vec<String> {
+fn option_words(option: &str, value: String) -> Vec<String> {
     match option {
         "" => vec![value],
         _ if value.starts_with('-') && value != "-" => vec![format!("{option}={value}")],
@@ -214,7 +222,7 @@ fn words(option: &str, value: String) -> Vec<String> {
 }
 
 /// Removes users and passwords from the URLs in a value.
-fn shown(id: &str, value: &str) -> String {
+fn without_passwords(id: &str, value: &str) -> String {
     if !["etcd_endpoints", "server"].contains(&id) && !value.contains("://") {
         return value.to_owned();
     }

@@ -50,40 +50,50 @@ pub(crate) fn remember_connection(connection: &Overrides) {
 
 /// Makes [`for_cluster`] know the clusters of a fleet, each with its name and connection.
 pub(crate) fn remember_fleet<'a>(clusters: impl Iterator<Item = (&'a str, &'a Overrides)>) {
-    let none = Call::default();
-    let call = CALL.get().unwrap_or(&none);
-    let connections = clusters.map(|(name, connection)| (name.to_owned(), call.of_cluster(connection)));
-    let _ = FLEET.set(connections.collect());
+    let unknown_call = Call::default();
+    let call = CALL.get().unwrap_or(&unknown_call);
+    let mut connections = BTreeMap::new();
+    for (name, connection) in clusters {
+        connections.insert(name.to_owned(), call.of_cluster(connection));
+    }
+    let _ = FLEET.set(connections);
 }
 
 /// Does `work`, in which command lines are for a cluster of the fleet. A name that the fleet does not have, such as an
 /// empty one, changes nothing.
 pub(crate) fn for_cluster<T>(name: &str, work: impl FnOnce() -> T) -> T {
     let outer = CLUSTER.get();
-    CLUSTER.set(FLEET.get().and_then(|fleet| fleet.get(name)).or(outer));
+    if let Some(fleet) = FLEET.get()
+        && let Some(cluster) = fleet.get(name)
+    {
+        CLUSTER.set(Some(cluster));
+    }
     let result = work();
     CLUSTER.set(outer);
     result
 }
 
 /// Returns the call whose connection leads to the cluster that command lines are for.
-fn of_cluster() -> Option<&'static Call> {
+fn call_for_cluster() -> Option<&'static Call> {
     CLUSTER.get().or_else(|| CALL.get())
 }
 
 /// Returns the options with which a command reads the same data: that of one cluster or, if the command has the options,
 /// of this call's fleet.
 fn same_data(words: &[&str]) -> Vec<&'static str> {
-    let mut data = of_cluster().map(Call::same_data).unwrap_or_default();
-    let command = words.first().and_then(|name| DEFINITION.find_subcommand(name));
-    let reads_fleets = command.is_some_and(|command| option(command, "--fleet").is_some());
+    let mut options = match call_for_cluster() {
+        Some(call) => call.same_data(),
+        None => Vec::new(),
+    };
     if let Some(call) = CALL.get()
-        && reads_fleets
         && CLUSTER.get().is_none()
+        && let Some(name) = words.first()
+        && let Some(command) = DEFINITION.find_subcommand(name)
+        && find_option(command, "--fleet").is_some()
     {
-        data.extend(call.options(&["fleet", "routed"]));
+        options.extend(call.options(&["fleet", "routed"]));
     }
-    data
+    options
 }
 
 /// True if this call has connection options.
@@ -99,20 +109,21 @@ pub(crate) fn command(words: &[&str]) -> String {
 
 /// Formats a command line of kubectl for the same cluster. `words` is quoted for a shell.
 pub(crate) fn kubectl(words: &str) -> String {
-    kubectl_for(of_cluster(), words)
+    kubectl_for(call_for_cluster(), words)
 }
 
 fn kubectl_for(call: Option<&Call>, words: &str) -> String {
-    format!("`{}`", of_kubectl(call, &format!("kubectl {words}")))
+    format!("`{}`", with_connection(call, &format!("kubectl {words}")))
 }
 
 /// Formats a command line of a program that has kubectl's options, for the same cluster and without backticks. `line` is
 /// quoted for a shell.
 pub(crate) fn with_kubectls_options(line: &str) -> String {
-    of_kubectl(of_cluster(), line)
+    with_connection(call_for_cluster(), line)
 }
 
-fn of_kubectl(call: Option<&Call>, line: &str) -> String {
+/// Adds the connection options of `call` to a command line of kubectl.
+fn with_connection(call: Option<&Call>, line: &str) -> String {
     match call {
         Some(call) => call.of_kubectl(line),
         None => line.to_owned(),
@@ -121,7 +132,7 @@ fn of_kubectl(call: Option<&Call>, line: &str) -> String {
 
 /// Formats a command line of calicoctl for the same cluster. `words` is quoted for a shell.
 pub(crate) fn calicoctl(words: &str) -> String {
-    calicoctl_for(of_cluster(), words)
+    calicoctl_for(call_for_cluster(), words)
 }
 
 fn calicoctl_for(call: Option<&Call>, words: &str) -> String {
@@ -158,59 +169,59 @@ pub(crate) fn into_file(words: &[&str], kept: &[&str], file: &str) -> String {
     )
 }
 
-/// Formats this call with the additional options in `more`, and without the options whose IDs are in `without`.
-pub(crate) fn again(more: &[&str], without: &[&str]) -> String {
+/// Formats this call with the additional options in `added`, and without the options whose IDs are in `without`.
+pub(crate) fn again(added: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else {
-        return line(more.iter().copied());
+        return line(added.iter().copied());
     };
-    line(
-        call.words(without)
-            .into_iter()
-            .chain(more.iter().copied())
-            .chain(call.connection()),
-    )
+    let mut words = call.words(without);
+    words.extend(added);
+    words.extend(call.connection());
+    line(words.into_iter())
 }
 
-/// Formats this call with other connection options. The options in `more` replace this call's options of the same name,
+/// Formats this call with other connection options. The options in `added` replace this call's options of the same name,
 /// and its options whose IDs are in `without`. For a calicoctl call, formats the command line of a check.
-pub(crate) fn connected(more: &[&str], without: &[&str]) -> String {
+pub(crate) fn connected(added: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else {
-        return line(["check"].iter().chain(more).copied());
+        return line(["check"].iter().chain(added).copied());
     };
-    let ids: Vec<String> = more
-        .iter()
-        .filter_map(|word| Some(word.strip_prefix("--")?.replace('-', "_")))
-        .collect();
-    let replaced: Vec<&str> = ids
-        .iter()
-        .map(String::as_str)
-        .chain(without.iter().copied())
-        .collect();
+
+    let mut added_ids: Vec<String> = Vec::new();
+    for word in added {
+        if let Some(name) = word.strip_prefix("--") {
+            added_ids.push(name.replace('-', "_"));
+        }
+    }
+    let mut replaced: Vec<&str> = added_ids.iter().map(String::as_str).collect();
+    replaced.extend(without);
+
     let mut words = call.words(&[]);
     if words.is_empty() {
         words.push("check");
     }
-    line(
-        words
-            .into_iter()
-            .chain(call.connection_but(&replaced))
-            .chain(more.iter().copied()),
-    )
+    words.extend(call.connection_but(&replaced));
+    words.extend(added);
+    line(words.into_iter())
 }
 
 /// Formats this call as a dry run, which is the default of some commands.
 pub(crate) fn dry_run() -> String {
-    let plans = CALL
+    let plans_by_default = CALL
         .get()
         .is_some_and(|call| matches!(call.words(&[])[..], ["rebuild" | "migrate", ..]));
-    let dry_run: &[&str] = if plans { &[] } else { &["--dry-run"] };
-    again(dry_run, &["apply", "yes", "dry_run", "max_changes"])
+    let added: &[&str] = if plans_by_default { &[] } else { &["--dry-run"] };
+    again(added, &["apply", "yes", "dry_run", "max_changes"])
 }
 
 /// Formats this call with another journal; `None` for a calicoctl call, which has no option for the journal.
 pub(crate) fn with_journal() -> Option<String> {
-    let is_ours = CALL.get().is_none_or(Call::is_known);
-    is_ours.then(|| again(&["--journal", "FILE"], &["journal"]))
+    if let Some(call) = CALL.get()
+        && !call.is_known()
+    {
+        return None;
+    }
+    Some(again(&["--journal", "FILE"], &["journal"]))
 }
 
 /// Formats a command line without the connection options of this call, for a command that reads no data or itself names
@@ -219,19 +230,16 @@ pub(crate) fn command_elsewhere(words: &[&str]) -> String {
     line(words.iter().copied())
 }
 
-/// Formats a command line for a document. It does not depend on how calipam was called, unless the document is about a
-/// fleet: then it names the cluster.
+/// Formats a command line of calipam for a document. Documents of one cluster are the same however calipam was called,
+/// so the command line has no connection options. In a document of a fleet, the connection options name the cluster.
 fn command_in_document(words: &[&str]) -> String {
-    let data = if FLEET.get().is_some() {
-        same_data(words)
-    } else {
-        Vec::new()
-    };
-    format!(
-        "{} {}",
-        Applet::Calipam.command_prefix(),
-        shell_words(words.iter().copied().chain(data))
-    )
+    let mut words = words.to_vec();
+    if FLEET.get().is_some() {
+        let connection = same_data(&words);
+        words.extend(connection);
+    }
+    let name = Applet::Calipam.command_prefix();
+    format!("{name} {}", shell_words(words.into_iter()))
 }
 
 /// Formats the command line that prints all findings of this call's clusters, in a document.
@@ -239,6 +247,7 @@ pub(crate) fn findings_in_document() -> String {
     command_in_document(&["check", "-o", "json"])
 }
 
+/// Formats a command line with the name that this program was called by, in backticks.
 fn line<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let name = NAME.get().copied().unwrap_or(Applet::Calipam.command_prefix());
     format!("`{name} {}`", shell_words(words))
@@ -254,29 +263,29 @@ fn shell_words<'a>(words: impl Iterator<Item = &'a str>) -> String {
 fn arranged<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut command = &*DEFINITION;
     let mut line: Vec<String> = Vec::new();
-    let mut last: Vec<String> = Vec::new();
+    let mut after_dashes: Vec<String> = Vec::new();
     let mut is_value = false;
     for word in words {
         let looks_like_option = word.starts_with('-') && word != "-";
         match line.last_mut() {
             Some(option) if is_value && looks_like_option => *option = format!("{option}={word}"),
             _ if is_value || !looks_like_option => line.push(word.to_owned()),
-            _ if option(command, word).is_some() => line.push(word.to_owned()),
-            _ => last.push(word.to_owned()),
+            _ if find_option(command, word).is_some() => line.push(word.to_owned()),
+            _ => after_dashes.push(word.to_owned()),
         }
         command = command.find_subcommand(word).unwrap_or(command);
         let takes_value = |arg: &Arg| arg.get_num_args().is_some_and(|values| values.min_values() > 0);
-        is_value = !is_value && !word.contains('=') && option(command, word).is_some_and(takes_value);
+        is_value = !is_value && !word.contains('=') && find_option(command, word).is_some_and(takes_value);
     }
-    if !last.is_empty() {
+    if !after_dashes.is_empty() {
         line.push("--".to_owned());
-        line.append(&mut last);
+        line.append(&mut after_dashes);
     }
     line
 }
 
 /// Finds an option of a command; `None` if the word is not one.
-fn option<'c>(command: &'c clap::Command, word: &str) -> Option<&'c Arg> {
+fn find_option<'c>(command: &'c clap::Command, word: &str) -> Option<&'c Arg> {
     let is_named = |arg: &&Arg| match word.strip_prefix("--") {
         Some(long) => arg.get_long() == long.split('=').next(),
         None => word
@@ -340,7 +349,7 @@ impl Reader {
     /// The call whose connection command lines repeat. A document of one cluster repeats none.
     fn cluster(self) -> Option<&'static Call> {
         match self {
-            Self::Operator => of_cluster(),
+            Self::Operator => call_for_cluster(),
             Self::Document => CLUSTER.get(),
         }
     }

@@ -22,24 +22,31 @@ pub(crate) fn sentence(cure: &Cure, reader: Reader) -> String {
 
 /// Formats the effect of a cure.
 pub(crate) fn outcome(effect: &Effect) -> String {
-    let mut parts: Vec<String> = released(effect).into_iter().collect();
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(released(effect));
     if let Some(after) = effect.second_check
         && effect.addresses == 0
     {
         parts.push(format!("after a second check {after:#} later"));
     }
 
-    let nodes = effect.nodes.len();
+    let number_of_nodes = effect.nodes.len();
     match effect.nodes.first() {
-        Some(node) if nodes == 1 => parts.push(format!("{node} gets addresses again")),
-        Some(_) => parts.push(format!("{} get addresses again", count(nodes, "node", "nodes"))),
         None => {}
+        Some(node) if number_of_nodes == 1 => parts.push(format!("{node} gets addresses again")),
+        Some(_) => {
+            let nodes = count(number_of_nodes, "node", "nodes");
+            parts.push(format!("{nodes} get addresses again"));
+        }
     }
-    let pods = effect.pods.len();
+    let number_of_pods = effect.pods.len();
     match effect.pods.first() {
-        Some(pod) if pods == 1 => parts.push(format!("{pod} gets an address")),
-        Some(_) => parts.push(format!("{} waiting pods get an address", thousands(pods))),
         None => {}
+        Some(pod) if number_of_pods == 1 => parts.push(format!("{pod} gets an address")),
+        Some(_) => {
+            let pods = thousands(number_of_pods);
+            parts.push(format!("{pods} waiting pods get an address"));
+        }
     }
     if effect.serves_pod && effect.nodes.is_empty() && effect.pods.is_empty() {
         parts.push("it gets an address then".to_owned());
@@ -88,9 +95,8 @@ fn released(effect: &Effect) -> Option<String> {
         }
         _ => free(*addresses),
     };
-    Some(if *cooldown > 0 {
-        format!("{text}, each with a cooldown of {cooldown} s")
-    } else {
-        text
-    })
+    if *cooldown == 0 {
+        return Some(text);
+    }
+    Some(format!("{text}, each with a cooldown of {cooldown} s"))
 }

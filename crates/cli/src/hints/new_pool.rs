@@ -17,16 +17,16 @@ pub(super) fn like(pool: &str) -> String {
 
 /// Returns the step that adds a pool with Calico's defaults.
 pub(super) fn with_defaults() -> String {
-    with("")
+    with_fields("")
 }
 
 /// Returns the step that adds a pool for LoadBalancer services.
 pub(super) fn for_services() -> String {
-    with(r#","allowedUses":["LoadBalancer"]"#)
+    with_fields(r#","allowedUses":["LoadBalancer"]"#)
 }
 
 /// Returns the step that adds a pool with these fields of `spec` besides the CIDR, as JSON after a comma.
-fn with(fields: &str) -> String {
+fn with_fields(fields: &str) -> String {
     let pool = format!(
         r#"{{"apiVersion":"projectcalico.org/v3","kind":"IPPool","metadata":{{"name":"NAME"}},"spec":{{"cidr":"CIDR"{fields}}}}}"#
     );

@@ -23,7 +23,7 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
         Some(SuggestedAction::ListFindings) => {
             format!("see {}", reader.command_with(&["check", "-o", "wide"], &PART))
         }
-        Some(SuggestedAction::Remedy(remedy)) => effect(remedy, reader),
+        Some(SuggestedAction::Remedy(remedy)) => command_with_effect(remedy, reader),
     };
     format!("{detail}: {suggestion}")
 }
@@ -44,7 +44,7 @@ fn release_by_name(subject: &Subject, reader: Reader) -> String {
 }
 
 /// Formats a remedy of a finding: its command, and what the command does.
-fn effect(remedy: &Remedy, reader: Reader) -> String {
+fn command_with_effect(remedy: &Remedy, reader: Reader) -> String {
     let command = line(remedy, reader);
     match remedy {
         Remedy::ReleaseAddress(_) => format!("only {command} frees it"),

@@ -78,9 +78,10 @@ pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
         Remedy::Explain(Topic::Node(node)) => command(&["explain", "--node", node], &[]),
         Remedy::Explain(Topic::Rule(code)) => command_elsewhere(&["explain", code.name()]),
         Remedy::Configure(settings) => {
-            let options = settings.iter().flat_map(option);
-            let words: Vec<String> = std::iter::once("configure".to_owned()).chain(options).collect();
-            command(&words.iter().map(String::as_str).collect::<Vec<_>>(), &[])
+            let options: Vec<String> = settings.iter().flat_map(option).collect();
+            let mut words = vec!["configure"];
+            words.extend(options.iter().map(String::as_str));
+            command(&words, &[])
         }
         Remedy::ChangePool { pool, change } => {
             let spec = match change {
@@ -94,7 +95,7 @@ pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
     }
 }
 
-/// The option of `configure` for a setting, and its value.
+/// Returns the option of `configure` for a setting, and its value.
 fn option(setting: &IpamSetting) -> [String; 2] {
     let (name, value) = match setting {
         IpamSetting::StrictAffinity(is_on) => ("--strict-affinity", is_on.to_string()),
@@ -112,8 +113,8 @@ fn option(setting: &IpamSetting) -> [String; 2] {
 /// The number of deleted nodes up to which a command names each of them.
 const NODES: usize = 4;
 
-/// The names of deleted nodes, as values of `--node`. Many nodes are named by a pattern: of the nodes that match,
-/// `release` takes only deleted ones.
+/// Returns the names of deleted nodes, as values of `--node`. Many nodes are named by a pattern: of the nodes that
+/// match, `release` takes only deleted ones.
 fn names(nodes: &BTreeSet<String>) -> String {
     let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else {
         return String::new();

@@ -16,7 +16,7 @@ const SERVE: &str = r#"{"spec":{"controllers":{"loadBalancer":{"assignIPs":"AllS
 
 /// Returns the next steps, the most likely one first.
 pub(crate) fn steps(explanation: &ServiceExplanation) -> Vec<String> {
-    let mut steps = of_state(explanation);
+    let mut steps = steps_for_state(explanation);
     if let Some(wish) = &explanation.unread_wish {
         let annotate = annotate(explanation, request::ADDRESSES, &format!("[\"{wish}\"]"));
         steps.push(format!(
@@ -27,10 +27,10 @@ pub(crate) fn steps(explanation: &ServiceExplanation) -> Vec<String> {
 }
 
 /// Suggests how a service gets an address, by the reason why it has none.
-fn of_state(explanation: &ServiceExplanation) -> Vec<String> {
+fn steps_for_state(explanation: &ServiceExplanation) -> Vec<String> {
     match &explanation.state {
-        ServiceState::Served => of_served(explanation),
-        ServiceState::NotServed(why) => vec![of_controller(*why)],
+        ServiceState::Served => steps_for_served(explanation),
+        ServiceState::NotServed(why) => vec![step_for_controller(*why)],
         ServiceState::NoPool => vec![new_pool::for_services()],
         ServiceState::Unreadable(why) => {
             let example = if why.field == request::ADDRESSES {
@@ -64,7 +64,7 @@ fn see_controllers() -> String {
 }
 
 /// Suggests how the controller comes to serve services.
-fn of_controller(why: NotServed) -> String {
+fn step_for_controller(why: NotServed) -> String {
     match why {
         NotServed::ControllerOff => {
             "add loadbalancer to ENABLED_CONTROLLERS in the environment of kube-controllers".to_owned()
@@ -79,7 +79,7 @@ fn of_controller(why: NotServed) -> String {
 }
 
 /// Suggests how a service gets the addresses that the controller refuses.
-fn of_served(explanation: &ServiceExplanation) -> Vec<String> {
+fn steps_for_served(explanation: &ServiceExplanation) -> Vec<String> {
     if !explanation.settles {
         let names = joined([request::POOLS_V4, request::POOLS_V6, request::ADDRESSES], ", ");
         return vec![format!(
@@ -87,7 +87,7 @@ fn of_served(explanation: &ServiceExplanation) -> Vec<String> {
         )];
     }
     let Some(family) = explanation.refused_family() else {
-        return of_granted(explanation);
+        return steps_for_granted(explanation);
     };
 
     match family.not_asked() {
@@ -103,14 +103,14 @@ fn of_served(explanation: &ServiceExplanation) -> Vec<String> {
         }
         Some(NotAsked::Unreadable(why)) => vec![format!("correct {}, or remove it", why.field)],
         Some(NotAsked::OtherFailed) | None => match explanation.families.iter().find_map(refusal) {
-            Some(refused) => of_refusal(explanation, refused),
+            Some(refused) => steps_for_refusal(explanation, refused),
             None => Vec::new(),
         },
     }
 }
 
 /// Returns the steps for a service that has its addresses, or gets them.
-fn of_granted(explanation: &ServiceExplanation) -> Vec<String> {
+fn steps_for_granted(explanation: &ServiceExplanation) -> Vec<String> {
     let is_published = explanation
         .recorded
         .iter()
@@ -138,8 +138,10 @@ fn list_of_both_families(explanation: &ServiceExplanation) -> String {
         addresses.extend(family.family.kept.iter().map(ToString::to_string));
     }
     for family in &explanation.families {
-        let given = family.answer().and_then(|answer| answer.outcome.as_ref().ok());
-        if let Some(given) = given.filter(|given| given.address.is_ipv4()) {
+        if let Some(answer) = family.answer()
+            && let Ok(given) = &answer.outcome
+            && given.address.is_ipv4()
+        {
             addresses.push(given.address.to_string());
         }
     }
@@ -154,12 +156,15 @@ fn refusal(family: &FamilyOfService) -> Option<&Refused> {
     family.answer()?.outcome.as_ref().err()
 }
 
-fn of_refusal(explanation: &ServiceExplanation, refused: &Refused) -> Vec<String> {
+/// Suggests how a service gets an address that the controller refuses.
+fn steps_for_refusal(explanation: &ServiceExplanation, refused: &Refused) -> Vec<String> {
     match &refused.reason {
         Reason::NoneAutomatic => {
             let mut pools = refused.pools.iter();
-            let manual = pools.find(|(_, why)| *why == PoolPassedOver::Manual);
-            let pool = manual.map_or("POOL", |(pool, _)| pool.as_str());
+            let pool = match pools.find(|(_, why)| *why == PoolPassedOver::Manual) {
+                Some((pool, _)) => pool.as_str(),
+                None => "POOL",
+            };
             let name = annotate(explanation, request::POOLS_V4, &format!("[\"{pool}\"]"));
             let automatic = change_pool(pool, PoolChange::AssignAutomatically);
             vec![
@@ -180,8 +185,8 @@ fn of_refusal(explanation: &ServiceExplanation, refused: &Refused) -> Vec<String
             vec![format!("correct its selector: {select}")]
         }
         Reason::BlockLimit { limit, .. } => {
-            let more = IpamSetting::MaxBlocksPerHost(i64::from(limit + 1));
-            let raise = configure(&[more, IpamSetting::StrictAffinity(true)]);
+            let raised = IpamSetting::MaxBlocksPerHost(i64::from(limit + 1));
+            let raise = configure(&[raised, IpamSetting::StrictAffinity(true)]);
             vec![
                 format!("raise the limit: {raise}"),
                 "or use a pool with larger blocks for services".to_owned(),

@@ -24,7 +24,7 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation, has_cure: bo
     match &explanation.state {
         RequestState::Asks => {
             if let Some(refused) = explanation.refusal() {
-                return of_refusal(snapshot, explanation, refused, has_cure);
+                return steps_for_refusal(snapshot, explanation, refused, has_cure);
             }
             let mut steps = describe_pod(explanation, WAITS_FOR);
             if explanation.waits_in_vain {
@@ -44,7 +44,7 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation, has_cure: bo
             steps.extend(describe_pod(explanation, "see its events"));
             steps
         }
-        RequestState::NodeGone(left) => of_gone_node(&explanation.node, *left),
+        RequestState::NodeGone(remaining) => steps_for_deleted_node(&explanation.node, *remaining),
         RequestState::NotBound
         | RequestState::HostNetwork
         | RequestState::Finished
@@ -60,9 +60,9 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation, has_cure: bo
 }
 
 /// Returns the steps for a node that does not exist: release what it holds, and see what names it.
-fn of_gone_node(node: &str, left: LeftOfNode) -> Vec<String> {
+fn steps_for_deleted_node(node: &str, remaining: LeftOfNode) -> Vec<String> {
     let mut steps = Vec::new();
-    if left.is_releasable() {
+    if remaining.is_releasable() {
         let release = Remedy::ReleaseNodes(BTreeSet::from([node.to_owned()]));
         let line = remedy::line(&release, Reader::Operator);
         steps.push(format!("{}: {line}", remedy::purpose(&release)));
@@ -88,25 +88,23 @@ fn describe_pod(explanation: &Explanation, purpose: &str) -> Vec<String> {
 }
 
 /// Suggests how a request gets an address that was refused.
-fn of_refusal(
+fn steps_for_refusal(
     snapshot: &Snapshot,
     explanation: &Explanation,
     refused: &Refused,
     has_cure: bool,
 ) -> Vec<String> {
     match &refused.reason {
-        Reason::NoneSelectsNode => selectors(refused)
-            .map(|(pool, selector)| {
-                format!(
-                    "label {} so that pool {pool} selects it: {selector}",
-                    explanation.node
-                )
-            })
-            .collect(),
+        Reason::NoneSelectsNode => {
+            let node = &explanation.node;
+            selectors(refused)
+                .map(|(pool, selector)| format!("label {node} so that pool {pool} selects it: {selector}"))
+                .collect()
+        }
         Reason::NoneSelectsNamespace => selectors(refused)
             .map(|(pool, selector)| format!("label the namespace so that pool {pool} selects it: {selector}"))
             .collect(),
-        Reason::StrictAffinity | Reason::Exhausted(_) => of_full_pools(snapshot, refused),
+        Reason::StrictAffinity | Reason::Exhausted(_) => steps_for_full_pools(snapshot, refused),
         Reason::BlockLimit { limit, .. } if !has_cure => {
             let raised = IpamSetting::MaxBlocksPerHost(i64::from(*limit) + 1);
             no_block_left(refused, vec![raised, IpamSetting::StrictAffinity(true)])
@@ -114,14 +112,14 @@ fn of_refusal(
         Reason::NoAutoAllocation if !has_cure => {
             no_block_left(refused, vec![IpamSetting::AutoAllocateBlocks(true)])
         }
-        reason => of_reason(reason).into_iter().collect(),
+        reason => step_for_reason(reason).into_iter().collect(),
     }
 }
 
 /// Returns the only step that helps against a reason, unless several do, or the cures are tried.
-fn of_reason(reason: &Reason) -> Option<String> {
+fn step_for_reason(reason: &Reason) -> Option<String> {
     let step = match reason {
-        // Cures are tried for these reasons, or they have several steps: see `of_refusal`.
+        // Cures are tried for these reasons, or they have several steps: see `steps_for_refusal`.
         Reason::BlockLimit { .. }
         | Reason::NoAutoAllocation
         | Reason::WindowsNeedsStrictAffinity
@@ -230,7 +228,7 @@ fn of_reason(reason: &Reason) -> Option<String> {
 }
 
 /// Returns the steps if the pools are full. If the pod names its pool, other pods can be kept out of it.
-fn of_full_pools(snapshot: &Snapshot, refused: &Refused) -> Vec<String> {
+fn steps_for_full_pools(snapshot: &Snapshot, refused: &Refused) -> Vec<String> {
     let is_named = refused
         .pools
         .iter()

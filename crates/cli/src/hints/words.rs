@@ -26,23 +26,26 @@ pub(crate) fn text(hint: &Hint) -> String {
 fn line(call: &Call) -> String {
     match call {
         Call::Name(name) => escape(name).into_owned(),
-        Call::Command(words) => command(&known(words)),
-        Call::Elsewhere(words) => command_elsewhere(&known(words)),
+        Call::Command(words) => command(&checked(words)),
+        Call::Elsewhere(words) => command_elsewhere(&checked(words)),
         Call::Kubectl(words) => kubectl(&quoted(words)),
         Call::Calicoctl(words) => calicoctl(&quoted(words)),
-        Call::Again { with, without } => again(&borrowed(with), without),
-        Call::Connected { with, without } => connected(&borrowed(with), without),
+        Call::Again { with, without } => again(&as_strs(with), without),
+        Call::Connected { with, without } => connected(&as_strs(with), without),
         Call::DryRun => dry_run(),
         Call::JournalPlace => {
-            let named = with_journal().map(|call| format!("name a file with {call}, or "));
-            named.unwrap_or_default() + "set HOME or XDG_STATE_HOME to an absolute path"
+            let set_variable = "set HOME or XDG_STATE_HOME to an absolute path";
+            match with_journal() {
+                Some(call) => format!("name a file with {call}, or {set_variable}"),
+                None => set_variable.to_owned(),
+            }
         }
     }
 }
 
-/// Asserts in debug builds, and so in tests, that the words are a command line of this program.
-fn known(words: &[String]) -> Vec<&str> {
-    let words = borrowed(words);
+/// Returns the words. Asserts in debug builds, and so in tests, that they are a command line of this program.
+fn checked(words: &[String]) -> Vec<&str> {
+    let words = as_strs(words);
     debug_assert!(is_command(&words), "{words:?} is no command");
     words
 }
@@ -52,7 +55,7 @@ fn quoted(words: &[String]) -> String {
     joined(words.iter().map(|word| shell_word(word)), " ")
 }
 
-fn borrowed(words: &[String]) -> Vec<&str> {
+fn as_strs(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
 

@@ -28,8 +28,10 @@ pub(super) fn text(advice: &Advice, text: &mut Text) {
 pub(super) fn text_of_fleet<'a>(clusters: impl Iterator<Item = (&'a str, &'a Advice)>, text: &mut Text) {
     let mut entries: Vec<Entry> = Vec::new();
     for (name, advice) in clusters {
-        let of_cluster = || self::entries(advice, &format!("{name}: "), Reader::Document);
-        entries.extend(for_cluster(name, of_cluster));
+        let prefix = format!("{name}: ");
+        entries.extend(for_cluster(name, || {
+            self::entries(advice, &prefix, Reader::Document)
+        }));
     }
     entries.sort_by_key(|entry| entry.severity);
     write(&entries, text);
@@ -95,9 +97,9 @@ fn write(entries: &[Entry], text: &mut Text) {
             text.hanging(INDENT, line);
         }
     }
-    let left = entries.len() - shown;
-    if left > 0 {
-        text.line(format!("{:INDENT$}{left} more with -o wide", "…"));
+    let not_shown = entries.len() - shown;
+    if not_shown > 0 {
+        text.line(format!("{:INDENT$}{not_shown} more with -o wide", "…"));
     }
     text.blank();
 }
@@ -199,13 +201,15 @@ fn codes(findings: &[FindingKey]) -> BTreeSet<Code> {
 impl<'a> ShownAdvice<'a> {
     /// Shows the advice of a check: its causes, and the cures of the other findings.
     pub(super) fn of(advice: &'a Advice) -> Self {
-        let other = |other: &'a OtherCure| ShownOther {
-            severity: other.severity,
-            findings: other.of.len(),
-            codes: codes(&other.of),
-            cure: ShownCure::of(&other.cure),
-        };
-        let cures = advice.others.iter().map(other).collect();
+        let mut cures = Vec::new();
+        for other in &advice.others {
+            cures.push(ShownOther {
+                severity: other.severity,
+                findings: other.of.len(),
+                codes: codes(&other.of),
+                cure: ShownCure::of(&other.cure),
+            });
+        }
         Self {
             causes: advice.causes.iter().map(ShownCause::of).collect(),
             cures,

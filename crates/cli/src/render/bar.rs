@@ -19,12 +19,12 @@ pub(super) fn bar(part: Count, whole: Count, page: Page) -> String {
 
     let mut text = String::new();
     let (full, empty) = if page.unicode { ('█', '░') } else { ('#', '.') };
-    let per_character = steps / WIDTH;
-    for place in 0..WIDTH {
-        match filled.saturating_sub(place * per_character) {
+    let steps_per_character = steps / WIDTH;
+    for position in 0..WIDTH {
+        match filled.saturating_sub(position * steps_per_character) {
             0 => text.push(empty),
-            some if some >= per_character => text.push(full),
-            some => text.push(EIGHTHS[some as usize - 1]),
+            remaining if remaining >= steps_per_character => text.push(full),
+            eighths => text.push(EIGHTHS[eighths as usize - 1]),
         }
     }
     text

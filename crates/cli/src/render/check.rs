@@ -36,7 +36,7 @@ pub(crate) fn text(report: &Report, advice: &Advice, snapshot: &Snapshot, text: 
     if let Some(changes) = &report.changes
         && is_wide
     {
-        rows.extend(earlier(changes));
+        rows.extend(earlier_findings(changes));
     }
     text.section(rows);
 
@@ -75,13 +75,12 @@ pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool)
     }
     columns.push(left("SUBJECT", |found: Found<'_>| &found.finding.subject));
     columns.push(left("FINDING", |found: Found<'_>| found.finding.message()));
-    Grid::short(wide, NONE_SINGLY, findings, columns, Found::kind, |of| {
-        of.finding.message()
-    })
+    let example = |found: Found<'_>| found.finding.message();
+    Grid::short(wide, NONE_SINGLY, findings, columns, Found::kind, example)
 }
 
 /// Returns the table of the findings that only the earlier report has.
-fn earlier(changes: &Changes) -> Grid {
+fn earlier_findings(changes: &Changes) -> Grid {
     type Row<'a> = (&'a EarlierFinding, &'static str);
     let columns = vec![
         left("SEVERITY", |(finding, _): Row<'_>| dash(finding.severity)),
@@ -90,12 +89,18 @@ fn earlier(changes: &Changes) -> Grid {
         left("SUBJECT", |(finding, _): Row<'_>| &finding.subject.name),
         left("FINDING", |(finding, _): Row<'_>| &finding.message),
     ];
-    let gone = changes.gone.iter().map(|finding| (finding, "gone"));
-    let not_checked = changes.not_checked.iter().map(|finding| (finding, "not checked"));
-    Grid::new(true, gone.chain(not_checked), columns)
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    for finding in &changes.gone {
+        rows.push((finding, "gone"));
+    }
+    for finding in &changes.not_checked {
+        rows.push((finding, "not checked"));
+    }
+    let is_wide = true;
+    Grid::new(is_wide, rows, columns)
 }
 
-/// The color of a severity; `None` for the least one.
+/// Returns the color of a severity; `None` for the least one.
 pub(super) fn color(severity: Severity) -> Option<AnsiColor> {
     match severity {
         Severity::Critical => Some(AnsiColor::Magenta),
@@ -118,10 +123,10 @@ fn summary_of(report: &Report) -> String {
 pub(super) fn summary<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> String {
     let mut by_severity = Vec::new();
     for severity in Severity::ALL {
-        let of_each = reports
-            .clone()
-            .filter_map(|report| report.counts.findings.get(&severity));
-        let number: usize = of_each.sum();
+        let mut number = 0;
+        for report in reports.clone() {
+            number += report.counts.findings.get(&severity).copied().unwrap_or_default();
+        }
         if number > 0 {
             by_severity.push(format!("{} {severity}", thousands(number)));
         }
@@ -136,10 +141,17 @@ pub(super) fn summary<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> 
 
 /// Formats `34 findings`, `no findings`, or `no new findings` if known findings are left out.
 pub(super) fn verdict<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> String {
-    let is_removed = |report: &Report| report.changes.as_ref().is_some_and(|changes| changes.removed > 0);
     match reports.clone().map(|report| report.findings.len()).sum() {
-        0 if reports.clone().any(is_removed) => "no new findings".to_owned(),
+        0 if reports.clone().any(leaves_out_known) => "no new findings".to_owned(),
         0 => "no findings".to_owned(),
         number => count(number, "finding", "findings"),
+    }
+}
+
+/// True if the report lacks findings that the earlier report has as well.
+pub(super) fn leaves_out_known(report: &Report) -> bool {
+    match &report.changes {
+        Some(changes) => changes.removed > 0,
+        None => false,
     }
 }

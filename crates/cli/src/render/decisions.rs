@@ -56,7 +56,7 @@ pub(super) enum DecisionStep {
 calipam_model::display_serialized!(DecisionStep);
 
 /// Describes an event of the allocator as a decision.
-pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
+pub(super) fn describe(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
     use DecisionStep::{Assign, Borrow, Claim, Limit, OwnBlock, Pool, Request};
     match event {
         Event::Family { family, wanted } => {
@@ -70,30 +70,32 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
                 keys,
             }
         }
-        Event::PoolServes { pool, cidr } => of_pool(Pool, pool, cidr, "serves the request"),
-        Event::PoolPassedOver { pool, cidr, why } => of_pool(Pool, pool, cidr, &format!("skipped, {why}")),
-        Event::GaveUp(key) => of_affinity(
+        Event::PoolServes { pool, cidr } => pool_decision(Pool, pool, cidr, "serves the request"),
+        Event::PoolPassedOver { pool, cidr, why } => {
+            pool_decision(Pool, pool, cidr, &format!("skipped, {why}"))
+        }
+        Event::GaveUp(key) => affinity_decision(
             OwnBlock,
             key,
             "released: its pool no longer selects the node, and it is empty",
         ),
-        Event::OwnBlock { key, found } => own_block(snapshot, key, found),
+        Event::OwnBlock { key, found } => own_block_decision(snapshot, key, found),
         Event::NeedsBlock { held, limit } => {
             let detail = format!("needs another block: it holds {held} of {limit} in these pools");
-            of_config(Limit, node, &detail)
+            config_decision(Limit, node, &detail)
         }
         Event::BlockLimit { held, limit } => {
             let detail = format!(
                 "holds {held} blocks in these pools and may hold {limit}: it gets no more, and nothing is borrowed"
             );
-            of_config(Limit, node, &detail)
+            config_decision(Limit, node, &detail)
         }
-        Event::NoAutoAllocation => of_config(
+        Event::NoAutoAllocation => config_decision(
             Limit,
             node,
             "nodes cannot claim blocks (autoAllocateBlocks is false)",
         ),
-        Event::Searched { pool, cidr, passed } => of_pool(
+        Event::Searched { pool, cidr, passed } => pool_decision(
             Claim,
             pool,
             cidr,
@@ -101,22 +103,22 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
         ),
         Event::NotReclaimed { block, owner, why } => {
             let owner = owner_name(owner.as_ref());
-            of_block(
+            block_decision(
                 Claim,
                 block,
                 format!("empty, but not taken from {owner}: {}", not_reclaimed(why)),
             )
         }
-        Event::Reclaimed(key) => of_affinity(Claim, key, &format!("empty, taken from {}", key.owner())),
-        Event::Claimed(key) => of_affinity(Claim, key, &format!("claimed for {}", key.owner())),
+        Event::Reclaimed(key) => affinity_decision(Claim, key, &format!("empty, taken from {}", key.owner())),
+        Event::Claimed(key) => affinity_decision(Claim, key, &format!("claimed for {}", key.owner())),
         Event::NothingToClaim => Decision {
             step: Claim,
             subject: Subject::Node(node.name.clone()),
             detail: "finds no block to claim in these pools".to_owned(),
             keys: Vec::new(),
         },
-        Event::NothingBorrowed => of_config(Borrow, node, "borrows nothing: strict affinity is on"),
-        Event::Borrows { pool, cidr, blocks } => of_pool(
+        Event::NothingBorrowed => config_decision(Borrow, node, "borrows nothing: strict affinity is on"),
+        Event::Borrows { pool, cidr, blocks } => pool_decision(
             Borrow,
             pool,
             cidr,
@@ -128,14 +130,14 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
             owner,
         } => {
             let owner = owner_name(owner.as_ref());
-            of_address(
+            address_decision(
                 OwnBlock,
                 address,
                 block,
                 format!("is in block {block} of {owner}"),
             )
         }
-        Event::NoBlockOfAddress { address, block } => of_address(
+        Event::NoBlockOfAddress { address, block } => address_decision(
             Claim,
             address,
             block,
@@ -150,7 +152,7 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
                 Some(BlockOwner::Host(host)) if *host == node.name => String::new(),
                 other => format!(", borrowed from {}", owner_name(other.as_ref())),
             };
-            of_block(
+            block_decision(
                 Assign,
                 block,
                 format!("assigns {}{borrowed}", joined(addresses, ", ")),
@@ -159,8 +161,8 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
     }
 }
 
-/// A decision about the node, by the allocator's settings.
-fn of_config(step: DecisionStep, node: &Node, detail: &str) -> Decision {
+/// Creates a decision about the node, by the allocator's settings.
+fn config_decision(step: DecisionStep, node: &Node, detail: &str) -> Decision {
     let subject = Subject::Node(node.name.clone());
     Decision {
         step,
@@ -170,8 +172,8 @@ fn of_config(step: DecisionStep, node: &Node, detail: &str) -> Decision {
     }
 }
 
-/// A decision about a pool.
-fn of_pool(step: DecisionStep, name: &str, cidr: &IpNet, detail: &str) -> Decision {
+/// Creates a decision about a pool.
+fn pool_decision(step: DecisionStep, name: &str, cidr: &IpNet, detail: &str) -> Decision {
     let keys = vec![Key::Pool(name.to_owned())];
     Decision {
         step,
@@ -181,8 +183,8 @@ fn of_pool(step: DecisionStep, name: &str, cidr: &IpNet, detail: &str) -> Decisi
     }
 }
 
-/// A decision about a block.
-fn of_block(step: DecisionStep, block: &IpNet, detail: String) -> Decision {
+/// Creates a decision about a block.
+fn block_decision(step: DecisionStep, block: &IpNet, detail: String) -> Decision {
     Decision {
         step,
         subject: Subject::Block(*block),
@@ -191,8 +193,8 @@ fn of_block(step: DecisionStep, block: &IpNet, detail: String) -> Decision {
     }
 }
 
-/// A decision about a block, by its affinity.
-fn of_affinity(step: DecisionStep, key: &AffinityKey, detail: &str) -> Decision {
+/// Creates a decision about a block, by its affinity.
+fn affinity_decision(step: DecisionStep, key: &AffinityKey, detail: &str) -> Decision {
     let keys = block_and_affinity(key);
     Decision {
         step,
@@ -202,8 +204,8 @@ fn of_affinity(step: DecisionStep, key: &AffinityKey, detail: &str) -> Decision 
     }
 }
 
-/// A decision about an address in a block.
-fn of_address(step: DecisionStep, address: &IpAddr, block: &IpNet, detail: String) -> Decision {
+/// Creates a decision about an address in a block.
+fn address_decision(step: DecisionStep, address: &IpAddr, block: &IpNet, detail: String) -> Decision {
     Decision {
         step,
         subject: Subject::Address(*address),
@@ -212,8 +214,8 @@ fn of_address(step: DecisionStep, address: &IpAddr, block: &IpNet, detail: Strin
     }
 }
 
-/// A decision about a block of the node itself.
-fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> Decision {
+/// Creates a decision about a block of the node itself.
+fn own_block_decision(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> Decision {
     let mut keys = block_and_affinity(key);
     let state = snapshot
         .affinities
@@ -288,7 +290,7 @@ fn not_reclaimed(why: &NotReclaimed) -> String {
     }
 }
 
-/// The keys of the IP reservations that overlap a CIDR.
+/// Returns the keys of the IP reservations that overlap a CIDR.
 fn reservations(snapshot: &Snapshot, cidr: IpNet) -> impl Iterator<Item = Key> + '_ {
     let touches = move |cidrs: &[IpNet]| cidrs.iter().any(|other| overlap(*other, cidr));
     let touching = snapshot

@@ -80,10 +80,10 @@ impl Document for DifferenceDocument<'_> {
     }
 }
 
-/// Formats the number of differences. `same` is true if there are none and every object could be compared.
-fn difference_count(number: usize, same: bool) -> String {
+/// Formats the number of differences. `are_same` is true if there are none and every object could be compared.
+fn difference_count(number: usize, are_same: bool) -> String {
     match number {
-        0 if same => "No difference".to_owned(),
+        0 if are_same => "No difference".to_owned(),
         0 => "No difference in what was compared".to_owned(),
         number => count(number, "difference", "differences"),
     }
@@ -218,37 +218,47 @@ impl Row {
 /// Formats all differences, one kind of object after the other.
 fn rows_of(difference: &Difference<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
-    rows.extend(difference.addresses.iter().map(|address| Row {
-        kind: Kind::Address,
-        change: address.change.words(),
-        name: address.address.to_string(),
-        states: [address.before, address.after].map(holder),
-    }));
-    rows.extend(difference.blocks.iter().map(|block| Row {
-        kind: Kind::Block,
-        change: block.change.words(),
-        name: block.cidr.to_string(),
-        states: [&block.before, &block.after].map(|states| words_of_blocks(states)),
-    }));
-    rows.extend(difference.affinities.iter().map(|affinity| Row {
-        kind: Kind::Affinity,
-        change: affinity.change.words(),
-        name: format!("{}/{}", affinity.node, affinity.cidr),
-        states: [&affinity.before, &affinity.after].map(|state| state.clone().unwrap_or_default()),
-    }));
+    for address in &difference.addresses {
+        rows.push(Row {
+            kind: Kind::Address,
+            change: address.change.words(),
+            name: address.address.to_string(),
+            states: [address.before, address.after].map(holder),
+        });
+    }
+    for block in &difference.blocks {
+        rows.push(Row {
+            kind: Kind::Block,
+            change: block.change.words(),
+            name: block.cidr.to_string(),
+            states: [words_of_blocks(&block.before), words_of_blocks(&block.after)],
+        });
+    }
+    for affinity in &difference.affinities {
+        rows.push(Row {
+            kind: Kind::Affinity,
+            change: affinity.change.words(),
+            name: format!("{}/{}", affinity.node, affinity.cidr),
+            states: [&affinity.before, &affinity.after].map(|state| state.clone().unwrap_or_default()),
+        });
+    }
 
-    rows.extend(difference.handles.iter().map(|handle| {
-        let [before, after] = handle
-            .counts()
-            .map(|number| format!("holds {}", thousands(number)));
-        Row {
+    for handle in &difference.handles {
+        let [number_before, number_after] = handle.counts();
+        let mut states = [String::new(), String::new()];
+        if handle.before.is_some() {
+            states[0] = format!("holds {}", thousands(number_before));
+        }
+        if handle.after.is_some() {
+            states[1] = format!("holds {}", thousands(number_after));
+        }
+        rows.push(Row {
             kind: Kind::Handle,
             change: handle.change.words(),
             name: handle.id.to_string(),
-            states: [handle.before.map(|_| before), handle.after.map(|_| after)]
-                .map(Option::unwrap_or_default),
-        }
-    }));
+            states,
+        });
+    }
 
     let objects = [
         (Kind::Pool, &difference.pools),
@@ -257,25 +267,29 @@ fn rows_of(difference: &Difference<'_>) -> Vec<Row> {
         (Kind::Configuration, &difference.configuration),
     ];
     for (kind, changes) in objects {
-        rows.extend(changes.iter().map(|object| Row {
-            kind,
-            change: object.change.words(),
-            name: object.name.clone(),
-            states: fields(object),
-        }));
+        for object in changes {
+            rows.push(Row {
+                kind,
+                change: object.change.words(),
+                name: object.name.clone(),
+                states: fields(object),
+            });
+        }
     }
 
-    for new in &difference.findings.new {
-        rows.push(finding(new, "new", [String::new(), new.message.clone()]));
+    for finding in &difference.findings.new {
+        let states = [String::new(), finding.message.clone()];
+        rows.push(finding_row(finding, "new", states));
     }
-    for gone in &difference.findings.gone {
-        rows.push(finding(gone, "gone", [gone.message.clone(), String::new()]));
+    for finding in &difference.findings.gone {
+        let states = [finding.message.clone(), String::new()];
+        rows.push(finding_row(finding, "gone", states));
     }
     rows
 }
 
 /// Makes a row for a finding.
-fn finding(summary: &FindingSummary, change: &'static str, states: [String; 2]) -> Row {
+fn finding_row(summary: &FindingSummary, change: &'static str, states: [String; 2]) -> Row {
     Row {
         kind: Kind::Finding,
         change,
@@ -299,20 +313,23 @@ fn fields(change: &ObjectChange) -> [String; 2] {
     [joined(old, ", "), joined(new, ", ")]
 }
 
-/// Formats `pod default/web-0 on node-1`.
-fn holder(held: Option<AddressRecord<'_>>) -> String {
-    let Some(held) = held else {
+/// Formats the owner in the record of an address, such as `pod default/web-0 on node-1`. Without a record, the address
+/// is free.
+fn holder(record: Option<AddressRecord<'_>>) -> String {
+    let Some(record) = record else {
         return "free".to_owned();
     };
-    if let Some(released_at) = held.record().released_at() {
+    if let Some(released_at) = record.record().released_at() {
         return format!("cooling since {released_at}");
     }
-    if !held.is_allocated() {
+    if !record.is_allocated() {
         return "reserved for Windows".to_owned();
     }
-    let (kind, name) = held.owner();
-    let node = held.node().map(|node| format!(" on {node}")).unwrap_or_default();
-    format!("{kind} {name}{node}")
+    let (kind, name) = record.owner();
+    match record.node() {
+        Some(node) => format!("{kind} {name} on {node}"),
+        None => format!("{kind} {name}"),
+    }
 }
 
 /// Describes blocks by their owners and numbers of taken addresses, such as `10.0.0.0/26 of node-1, 3 taken`.
@@ -365,10 +382,10 @@ fn not_compared(left_out: &NotCompared) -> String {
         OnSide::New => "in NEW",
         OnSide::Both => "on either side",
     };
-    let why = if left_out.kind == Uncompared::Source {
+    let reason = if left_out.kind == Uncompared::Source {
         "were not read"
     } else {
         "cannot be decoded"
     };
-    format!("Not compared: {} {why} {place}", left_out.name)
+    format!("Not compared: {} {reason} {place}", left_out.name)
 }

@@ -53,16 +53,13 @@ pub(crate) fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
-        Format::Table | Format::Wide => out.write_all(
-            text(
-                document,
-                Page {
-                    wide: format == Format::Wide,
-                    ..page
-                },
-            )?
-            .as_bytes(),
-        ),
+        Format::Table | Format::Wide => {
+            let page = Page {
+                wide: format == Format::Wide,
+                ..page
+            };
+            out.write_all(text(document, page)?.as_bytes())
+        }
         Format::Yaml => yaml::write(&versioned(document), out),
         Format::Json => {
             let mut out = Lines::json(out);
@@ -70,7 +67,7 @@ pub(crate) fn write(
             writeln!(out)?;
             out.flush()
         }
-        of_reports => document.report(of_reports, out),
+        other => document.report(other, out),
     }
 }
 
@@ -110,9 +107,9 @@ impl Printed {
                 Self::Text(text)
             }
             Format::Yaml | Format::Json => Self::Value(value(document)?),
-            of_reports => {
+            other => {
                 let mut names = Vec::new();
-                document.report(of_reports, &mut names)?;
+                document.report(other, &mut names)?;
                 Self::Names(String::from_utf8_lossy(&names).into_owned())
             }
         })

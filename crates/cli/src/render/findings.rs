@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 
-use calipam_check::{Change, Changes, Code, EarlierFinding, Finding, Report, Severity};
+use calipam_check::{Change, Code, EarlierFinding, Finding, Report, Severity};
 use calipam_model::snapshot::Source;
 use calipam_plan::advice::Advice;
 use jiff::Timestamp;
@@ -33,28 +33,20 @@ pub(super) struct WithFindings<'a, T> {
 impl<'a> WithFindings<'a, Report> {
     /// Shows the report of one cluster.
     pub(super) fn of_report(report: &'a Report, advice: &'a Advice) -> Self {
-        let findings = Found::of_report(report).collect();
-        let changes = report.changes.as_ref().and_then(|changes| {
-            let Changes {
-                not_read_now,
-                not_read_then,
-                ..
-            } = changes;
-            let not_read = Some(NotRead {
-                not_read_now,
-                not_read_then,
+        let mut shown_changes = ChangesOf::of(std::iter::once(report));
+        if let Some(shown) = &mut shown_changes
+            && let Some(changes) = &report.changes
+        {
+            shown.not_read = Some(NotRead {
+                not_read_now: &changes.not_read_now,
+                not_read_then: &changes.not_read_then,
             });
-            Some(ChangesOf {
-                not_read,
-                ..ChangesOf::of(std::iter::once(report))?
-            })
-        });
-        let advice = Some(ShownAdvice::of(advice));
+        }
         Self {
             content: report,
-            changes,
-            advice,
-            findings,
+            changes: shown_changes,
+            advice: Some(ShownAdvice::of(advice)),
+            findings: Found::of_report(report).collect(),
             partial: None,
         }
     }
@@ -116,24 +108,31 @@ struct NotRead<'a> {
 
 impl<'a> ChangesOf<'a> {
     /// Adds up the changes in reports; `None` if no report was compared with an earlier one.
-    pub(super) fn of(reports: impl Iterator<Item = &'a Report> + Clone) -> Option<Self> {
+    pub(super) fn of(reports: impl Iterator<Item = &'a Report>) -> Option<Self> {
+        let mut times: Vec<Timestamp> = Vec::new();
         let mut counts: BTreeMap<Change, usize> = BTreeMap::new();
-        let each = reports.filter_map(|report| Some((report.changes.as_ref()?, report)));
-        for (change, number) in each
-            .clone()
-            .flat_map(|(changes, report)| changes.counts(&report.findings))
-        {
-            *counts.entry(change).or_default() += number;
+        let mut gone: Vec<&EarlierFinding> = Vec::new();
+        let mut not_checked: Vec<&EarlierFinding> = Vec::new();
+        for report in reports {
+            let Some(changes) = &report.changes else {
+                continue;
+            };
+            times.push(changes.since);
+            for (change, number) in changes.counts(&report.findings) {
+                *counts.entry(change).or_default() += number;
+            }
+            gone.extend(&changes.gone);
+            not_checked.extend(&changes.not_checked);
         }
+
         let number = |change| counts.get(&change).copied().unwrap_or_default();
-        let changes = each.map(|(changes, _)| changes);
         Some(Self {
-            since: changes.clone().map(|changes| changes.since).min()?,
+            since: times.into_iter().min()?,
             new: number(Change::New),
             worse: number(Change::Worse),
             stay: number(Change::Stays),
-            gone: changes.clone().flat_map(|changes| &changes.gone).collect(),
-            not_checked: changes.flat_map(|changes| &changes.not_checked).collect(),
+            gone,
+            not_checked,
             not_read: None,
         })
     }
@@ -179,8 +178,8 @@ impl<'a> Found<'a> {
     /// Groups findings by severity and code, the worst first. In each group, new findings come first.
     pub(super) fn kinds(findings: &[Self]) -> Vec<Vec<Self>> {
         let mut findings = findings.to_vec();
-        findings.sort_by_key(|of| !of.is_new_or_worse());
-        by_kind(findings, |of| (of.finding.severity, of.finding.code))
+        findings.sort_by_key(|found| !found.is_new_or_worse());
+        by_kind(findings, |found| (found.finding.severity, found.finding.code))
     }
 
     pub(super) fn kind(self) -> (Severity, Code, usize) {
@@ -229,12 +228,10 @@ pub(super) fn write_names(findings: &[Found<'_>], out: &mut dyn Write) -> io::Re
     let mut written = HashSet::new();
     for Found { cluster, finding, .. } in findings {
         if written.insert((cluster, &finding.subject)) {
-            let of_cluster = if cluster.is_empty() {
-                String::new()
-            } else {
-                format!("{cluster}/")
-            };
-            let name = format!("{of_cluster}{}/{}", finding.subject.kind(), finding.subject);
+            let mut name = format!("{}/{}", finding.subject.kind(), finding.subject);
+            if !cluster.is_empty() {
+                name = format!("{cluster}/{name}");
+            }
             writeln!(out, "{}", escape(&name))?;
         }
     }
@@ -243,7 +240,8 @@ pub(super) fn write_names(findings: &[Found<'_>], out: &mut dyn Write) -> io::Re
 
 /// Writes the lines of an `--ignore` file that accepts the findings.
 pub(super) fn write_ignore_file(findings: &[Found<'_>], out: &mut dyn Write) -> io::Result<()> {
-    findings
-        .iter()
-        .try_for_each(|of| writeln!(out, "{}", ignore::line(of.finding, of.cluster)))
+    for Found { finding, cluster, .. } in findings {
+        writeln!(out, "{}", ignore::line(finding, cluster))?;
+    }
+    Ok(())
 }

@@ -11,7 +11,7 @@ use super::output::Text;
 use super::text::{count, dash, to_seconds};
 
 /// Formats the period that a history covers.
-fn reach(reach: &Reach) -> String {
+fn describe_reach(reach: &Reach) -> String {
     match reach {
         Reach::Etcd {
             oldest_revision,
@@ -21,20 +21,20 @@ fn reach(reach: &Reach) -> String {
             format!("etcd has everything from the beginning up to revision {newest_revision}")
         }
         Reach::Etcd {
-            oldest_revision: oldest,
+            oldest_revision,
             newest_revision,
             ..
         } => format!(
-            "etcd keeps revisions {oldest} to {newest_revision}; everything before {oldest} is compacted"
+            "etcd keeps revisions {oldest_revision} to {newest_revision}; everything before {oldest_revision} is compacted"
         ),
-        Reach::Archive { exports, recorded } if recorded.is_empty() => of_exports(exports),
-        Reach::Archive { recorded, .. } => of_recording(recorded),
+        Reach::Archive { exports, recorded } if recorded.is_empty() => describe_exports(exports),
+        Reach::Archive { recorded, .. } => describe_recording(recorded),
         Reach::State { read_at } => format!("read at {}; nothing earlier is known", short(read_at)),
     }
 }
 
 /// Formats the number of exports, the period that they cover, and the longest gap between two of them.
-fn of_exports(exports: &[Timestamp]) -> String {
+fn describe_exports(exports: &[Timestamp]) -> String {
     let (Some(first), Some(last)) = (exports.first(), exports.last()) else {
         return "no export".to_owned();
     };
@@ -59,7 +59,7 @@ fn of_exports(exports: &[Timestamp]) -> String {
 }
 
 /// Formats the period in which every change was recorded, and the gaps in the recording.
-fn of_recording(recorded: &[Span]) -> String {
+fn describe_recording(recorded: &[Span]) -> String {
     let (Some(first), Some(last)) = (recorded.first(), recorded.last()) else {
         return String::new();
     };
@@ -68,20 +68,20 @@ fn of_recording(recorded: &[Span]) -> String {
         short(&first.from),
         short(&last.until)
     );
-    let gaps = recorded
-        .windows(2)
-        .map(|pair| format!("{} to {}", short(&pair[0].until), short(&pair[1].from)));
-    let gaps: Vec<String> = gaps.collect();
-    if !gaps.is_empty() {
-        let word = if gaps.len() == 1 { "a gap" } else { "gaps" };
-        line.push_str(&format!(", with {word}: {}", gaps.join(", ")));
+    let mut gaps = Vec::new();
+    for pair in recorded.windows(2) {
+        gaps.push(format!("{} to {}", short(&pair[0].until), short(&pair[1].from)));
     }
-    let unknown = if gaps.is_empty() {
-        "later changes"
+    if gaps.is_empty() {
+        line.push_str("; later changes are not known");
     } else {
-        "changes in a gap, and later ones,"
-    };
-    format!("{line}; {unknown} are not known")
+        let word = if gaps.len() == 1 { "a gap" } else { "gaps" };
+        let gaps = gaps.join(", ");
+        line.push_str(&format!(
+            ", with {word}: {gaps}; changes in a gap, and later ones, are not known"
+        ));
+    }
+    line
 }
 
 impl Document for History {
@@ -96,7 +96,7 @@ impl Document for History {
             Reach::State { .. } => "state",
         };
         out.line(format!("{cluster} · {source} {} · {}", self.location, self.about));
-        out.about(0, reach(&self.reach));
+        out.about(0, describe_reach(&self.reach));
         out.blank();
         match self.events.as_slice() {
             [] => out.line(format!("Nothing is known about {}", self.about)),
@@ -135,7 +135,7 @@ fn short(time: &Timestamp) -> String {
 
 /// Formats `2026-11-20 03:12:05Z`, or the bounds of the time.
 fn time(when: &When) -> String {
-    let known = match (&when.at, &when.after, &when.before) {
+    let text = match (&when.at, &when.after, &when.before) {
         (Some(at), ..) => short(at),
         // Both times are within the printed second.
         (None, Some(after), Some(before)) if short(after) == short(before) => short(after),
@@ -145,10 +145,10 @@ fn time(when: &When) -> String {
         (None, None, None) => "not known".to_owned(),
     };
     match when.uncertainty {
-        None => known,
-        Some(Uncertainty::ClocksDisagree) => format!("{known} (clocks disagree)"),
-        Some(Uncertainty::Copied) => format!("{known} (as recorded; stored later)"),
-        Some(Uncertainty::NoZone) => format!("{known} (recorded without a time zone)"),
+        None => text,
+        Some(Uncertainty::ClocksDisagree) => format!("{text} (clocks disagree)"),
+        Some(Uncertainty::Copied) => format!("{text} (as recorded; stored later)"),
+        Some(Uncertainty::NoZone) => format!("{text} (recorded without a time zone)"),
     }
 }
 
@@ -159,19 +159,16 @@ fn who(event: &Event, wide: bool) -> String {
         (Some(before), Some(after)) if before != after => {
             parts.push(format!("{} → {}", holder(before, wide), holder(after, wide)));
         }
-        (Some(one), _) | (None, Some(one)) => parts.push(holder(one, wide)),
+        (Some(only), _) | (None, Some(only)) => parts.push(holder(only, wide)),
         (None, None) => {}
     }
     if !event.detail.is_empty() {
         parts.push(event.detail.clone());
     }
     if let Some(run) = &event.by {
-        let begun = run.started_at.get(..19).unwrap_or(&run.started_at);
-        parts.push(format!(
-            "by calipam, run of {}: {}",
-            begun.replace('T', " "),
-            run.command
-        ));
+        let to_seconds = run.started_at.get(..19).unwrap_or(&run.started_at);
+        let started_at = to_seconds.replace('T', " ");
+        parts.push(format!("by calipam, run of {started_at}: {}", run.command));
     }
     if event.origin == Origin::Journal {
         parts.push("known only from a journal".to_owned());

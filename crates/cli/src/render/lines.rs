@@ -121,22 +121,24 @@ fn yaml_line(line: &str) -> String {
 
 /// Splits a line into key and value, if it has a key.
 fn split_key(text: &str) -> Option<(&str, &str)> {
-    let end = match text.strip_prefix('"') {
-        Some(quoted) => {
-            let mut is_escaped = false;
-            let closes = |c: char| {
-                let closes = c == '"' && !is_escaped;
-                is_escaped = c == '\\' && !is_escaped;
-                closes
-            };
-            quoted.find(closes)? + 2
-        }
-        None => text
-            .find(": ")
-            .or_else(|| text.ends_with(':').then(|| text.len() - 1))?,
+    let key_end = if let Some(quoted) = text.strip_prefix('"') {
+        let mut is_escaped = false;
+        let is_closing_quote = |c: char| {
+            let is_closing = c == '"' && !is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            is_closing
+        };
+        // The key includes both quotes.
+        quoted.find(is_closing_quote)? + 2
+    } else if let Some(colon) = text.find(": ") {
+        colon
+    } else if text.ends_with(':') {
+        text.len() - 1
+    } else {
+        return None;
     };
-    let value = text[end..].strip_prefix(':')?;
-    Some((&text[..end], value.strip_prefix(' ').unwrap_or(value)))
+    let value = text[key_end..].strip_prefix(':')?;
+    Some((&text[..key_end], value.strip_prefix(' ').unwrap_or(value)))
 }
 
 /// Formats a text as a scalar of YAML.

@@ -72,9 +72,12 @@ impl Text {
 
     /// Adds the facts of `whole` that `before` does not have.
     pub(crate) fn facts_beyond(&mut self, whole: &Self, before: &Self) {
-        let known: Vec<_> = before.facts().collect();
-        for (name, value) in whole.facts().filter(|fact| !known.contains(fact)) {
-            self.fact(name, value);
+        let facts_before: Vec<_> = before.facts().collect();
+        for fact in whole.facts() {
+            if !facts_before.contains(&fact) {
+                let (name, value) = fact;
+                self.fact(name, value);
+            }
         }
     }
 
@@ -151,24 +154,23 @@ impl Text {
     /// cluster in the first column. The lines of [`Self::about`] and the lines below tables come last, each with its
     /// cluster's name in front.
     pub(crate) fn clusters(&mut self, texts: Vec<(&str, Self)>) {
-        let mut lists = Vec::<Vec<(&str, Grid)>>::new();
+        let mut lists: Vec<Vec<(&str, Grid)>> = Vec::new();
         let mut lines = Vec::new();
         for (name, text) in texts {
-            if text
+            let has_only_lines = text
                 .parts
                 .iter()
-                .all(|part| matches!(part, Part::Line(_) | Part::Facts(_)))
-            {
+                .all(|part| matches!(part, Part::Line(_) | Part::Facts(_)));
+            if has_only_lines {
                 self.styled(Style::new().bold(), name);
                 self.parts.extend(text.parts);
                 self.blank();
                 continue;
             }
-            for part in text
-                .parts
-                .into_iter()
-                .skip_while(|part| matches!(part, Part::Line(_)))
-            {
+
+            // The lines above the first table are about the cluster, whose name is in the table.
+            let parts = text.parts.into_iter();
+            for part in parts.skip_while(|part| matches!(part, Part::Line(_))) {
                 match part {
                     Part::Grid(grid, _) => match lists.iter_mut().find(|list| list[0].1.is_like(&grid)) {
                         Some(list) => list.push((name, grid)),
@@ -181,9 +183,10 @@ impl Text {
                 }
             }
         }
+
         let has_lists = !lists.is_empty();
-        for (place, list) in lists.into_iter().enumerate() {
-            if place > 0 {
+        for (position, list) in lists.into_iter().enumerate() {
+            if position > 0 {
                 self.blank();
             }
             self.grid(Grid::of_clusters(list));
@@ -228,6 +231,9 @@ fn fact(name: &str, value: &str, page: Page) -> String {
     };
     let wrapped = on_page(&escape(value), 0, beside);
     let mut lines = wrapped.lines();
-    let first = format!("{name:NAMES$}{}\n", lines.next().unwrap_or_default());
-    lines.fold(first, |text, line| format!("{text}{:NAMES$}{line}\n", ""))
+    let mut text = format!("{name:NAMES$}{}\n", lines.next().unwrap_or_default());
+    for line in lines {
+        text.push_str(&format!("{:NAMES$}{line}\n", ""));
+    }
+    text
 }

@@ -11,7 +11,7 @@ use super::header;
 use super::output::Text;
 use super::show::cool_down;
 use super::table::{FEW, Grid};
-use super::text::{count, dash, joined, thousands};
+use super::text::{count, dash, thousands};
 use crate::hints::{self, Reader};
 
 /// A plan or, if it was executed, its result.
@@ -56,12 +56,15 @@ impl<'a> ShownSkipped<'a> {
     }
 }
 
-/// Returns the strings whose numbers are not 0.
-fn some<const N: usize>(parts: [(usize, String); N]) -> impl Iterator<Item = String> {
-    parts
-        .into_iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(_, text)| text)
+/// Returns the texts whose numbers are not 0.
+fn texts_of_nonzero<const N: usize>(parts: [(usize, String); N]) -> Vec<String> {
+    let mut texts = Vec::new();
+    for (number, text) in parts {
+        if number > 0 {
+            texts.push(text);
+        }
+    }
+    texts
 }
 
 /// Formats `Done: 4 of 5 steps; 1 step aborted (conflict)`, and a line about addresses that are cooling down.
@@ -69,8 +72,8 @@ pub(super) fn result(Executed { execution, .. }: &Executed) -> Vec<String> {
     let steps = |number| count(number, "step", "steps");
     let kept = count(execution.kept_addresses, "address", "addresses");
     let done = thousands(execution.written + execution.already);
-    let done = format!("Done: {done} of {}", steps(execution.steps));
-    let rest = some([
+    let mut parts = vec![format!("Done: {done} of {}", steps(execution.steps))];
+    parts.extend(texts_of_nonzero([
         (
             execution.aborted,
             format!("{} aborted (conflict)", steps(execution.aborted)),
@@ -84,12 +87,11 @@ pub(super) fn result(Executed { execution, .. }: &Executed) -> Vec<String> {
             execution.not_started,
             format!("{} not started", steps(execution.not_started)),
         ),
-    ]);
-    let line = joined([done].into_iter().chain(rest), "; ");
-    [line]
-        .into_iter()
-        .chain(execution.cooling.as_ref().map(cool_down))
-        .collect()
+    ]));
+
+    let mut lines = vec![parts.join("; ")];
+    lines.extend(execution.cooling.as_ref().map(cool_down));
+    lines
 }
 
 /// Formats `Plan: 12 addresses in 3 blocks, 12 handles, 1 affinity; 2 skipped`.
@@ -110,7 +112,7 @@ fn summary(plan: &PlanSummary) -> String {
         configurations,
         ..
     } = plan.totals;
-    let parts = some([
+    let parts = texts_of_nonzero([
         (addresses, count(addresses, "address", "addresses")),
         (blocks, count(blocks, "block", "blocks")),
         (handles, count(handles, "handle", "handles")),
@@ -118,7 +120,7 @@ fn summary(plan: &PlanSummary) -> String {
         (pools, count(pools, "pool", "pools")),
         (configurations, "the allocator's configuration".to_owned()),
     ]);
-    format!("Plan: {}{skipped}", joined(parts, ", "))
+    format!("Plan: {}{skipped}", parts.join(", "))
 }
 
 impl Document for PlanDocument<'_> {

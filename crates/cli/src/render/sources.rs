@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use calipam_model::snapshot::{Coverage, DatastoreKind, Source, WhySkipped};
 
-use super::text::{join, joined};
+use super::text::join;
 
 /// Formats the sources that were not read, with the reasons. Omits those of which a part was read, and sources that do
 /// not exist in this kind of cluster.
@@ -32,10 +32,11 @@ pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: Datastore
     if by_reason.is_empty() {
         return None;
     }
-    let parts = by_reason
-        .into_iter()
-        .map(|(reason, sources)| format!("{} ({reason})", join(&sources)));
-    Some(joined(parts, "; "))
+    let mut parts = Vec::new();
+    for (reason, sources) in by_reason {
+        parts.push(format!("{} ({reason})", join(&sources)));
+    }
+    Some(parts.join("; "))
 }
 
 /// Formats a source in prose, such as `virtual machines`.

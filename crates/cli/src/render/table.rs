@@ -113,15 +113,15 @@ impl Grid {
     }
 
     /// Appends the rows of another list. A column that only one list has contains dashes in the rows of the other.
-    pub(crate) fn extend(&mut self, more: Self) {
-        let before = self.rows;
-        self.rows += more.rows;
-        for (place, mut column) in more.columns.into_iter().enumerate() {
+    pub(crate) fn extend(&mut self, other: Self) {
+        let rows_before = self.rows;
+        self.rows += other.rows;
+        for (position, mut column) in other.columns.into_iter().enumerate() {
             match self.columns.iter_mut().find(|own| own.title == column.title) {
                 Some(own) => own.cells.append(&mut column.cells),
                 None => {
-                    column.cells.splice(..0, vec![no_cell(); before]);
-                    self.columns.insert(place.min(self.columns.len()), column);
+                    column.cells.splice(..0, vec![no_cell(); rows_before]);
+                    self.columns.insert(position.min(self.columns.len()), column);
                 }
             }
         }
@@ -133,16 +133,16 @@ impl Grid {
     /// Joins the lists of several clusters, with the cluster in the first column.
     pub(crate) fn of_clusters<'a>(lists: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
         let mut names: Vec<&str> = Vec::new();
-        let mut all: Option<Self> = None;
+        let mut lists = lists.into_iter();
+        let Some((name, mut all)) = lists.next() else {
+            return Self::default();
+        };
+        names.resize(all.rows, name);
         for (name, list) in lists {
             names.resize(names.len() + list.rows, name);
-            match &mut all {
-                None => all = Some(list),
-                Some(all) => all.extend(list),
-            }
+            all.extend(list);
         }
-        let clusters = Self::new(false, names, vec![left("CLUSTER", |name| name)]);
-        let mut all = all.unwrap_or_default();
+        let clusters = Self::fixed(names, vec![left("CLUSTER", |name| name)]);
         all.columns.splice(..0, clusters.columns);
         all
     }
@@ -211,20 +211,21 @@ impl Grid {
             table.set_header(self.columns.iter().map(|column| column.title));
         }
         for row in 0..self.rows {
-            table.add_row(self.columns.iter().enumerate().map(|(place, column)| {
+            table.add_row(self.columns.iter().enumerate().map(|(position, column)| {
                 let (text, _) = &column.cells[row];
-                widths.map_or(Cow::Borrowed(text.as_str()), |widths| {
-                    cut_words(text, widths[place])
-                })
+                match widths {
+                    Some(widths) => cut_words(text, widths[position]),
+                    None => Cow::Borrowed(text.as_str()),
+                }
             }));
         }
-        for (place, column) in table.column_iter_mut().enumerate() {
+        for (position, column) in table.column_iter_mut().enumerate() {
             column.set_padding((0, GAP as u16));
-            if self.columns[place].is_right {
+            if self.columns[position].is_right {
                 column.set_cell_alignment(CellAlignment::Right);
             }
             if let Some(widths) = widths {
-                let width = Width::Fixed((widths[place] + GAP) as u16);
+                let width = Width::Fixed((widths[position] + GAP) as u16);
                 column.set_constraint(ColumnConstraint::Absolute(width));
             }
         }
@@ -244,8 +245,8 @@ impl Grid {
         }
         for (row, lines) in rows.enumerate() {
             for line in lines {
-                push_line(&mut text, line, |place| {
-                    let (_, style) = self.columns[place].cells[row];
+                push_line(&mut text, line, |position| {
+                    let (_, style) = self.columns[position].cells[row];
                     if page.color { style } else { Style::new() }
                 });
             }
@@ -297,22 +298,22 @@ fn no_cell() -> (String, Style) {
     ("-".to_owned(), Style::new())
 }
 
-/// Appends a line of a drawn table. Each cell has its style, but not the spaces around it.
-fn push_line(text: &mut String, line: &str, style: impl Fn(usize) -> Style) {
-    let begin = text.len();
-    for (place, cell) in line.split(CELL_END).enumerate() {
-        let shown = cell.trim_matches(' ');
-        if shown.is_empty() {
-            text.push_str(cell);
+/// Appends a line of a drawn table. Each cell has the style of its column, but not the spaces around it.
+fn push_line(text: &mut String, line: &str, style_of_column: impl Fn(usize) -> Style) {
+    let mut styled = String::new();
+    for (position, cell) in line.split(CELL_END).enumerate() {
+        let content = cell.trim_matches(' ');
+        if content.is_empty() {
+            styled.push_str(cell);
             continue;
         }
-        let style = style(place);
+        let style = style_of_column(position);
         let start = cell.len() - cell.trim_start_matches(' ').len();
         let before = &cell[..start];
-        let after = &cell[start + shown.len()..];
-        text.push_str(&format!("{before}{style}{shown}{style:#}{after}"));
+        let after = &cell[start + content.len()..];
+        styled.push_str(&format!("{before}{style}{content}{style:#}{after}"));
     }
-    text.truncate(begin + text[begin..].trim_end().len());
+    text.push_str(styled.trim_end());
     text.push('\n');
 }
 

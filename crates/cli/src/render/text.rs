@@ -42,7 +42,10 @@ pub(crate) fn or_dash(text: &str) -> &str {
 
 /// Formats a value, or a dash if there is no value or its text is empty.
 pub(crate) fn dash(value: Option<impl Display>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| or_dash(&value.to_string()).to_owned())
+    match value {
+        Some(value) => or_dash(&value.to_string()).to_owned(),
+        None => "-".to_owned(),
+    }
 }
 
 #[cfg(test)]

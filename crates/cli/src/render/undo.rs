@@ -57,7 +57,7 @@ impl Document for UndoDocument<'_> {
     fn text(&self, out: &mut Text) {
         match self.execution {
             Some(run) => out.lines(result(run)),
-            None => tables(self, out),
+            None => write_plan(self, out),
         }
     }
 }
@@ -65,15 +65,7 @@ impl Document for UndoDocument<'_> {
 impl<'a> UndoDocument<'a> {
     /// Shows a plan and, once it was carried out, its result.
     pub(crate) fn new(header: &'a Header, plan: &UndoPlan, execution: Option<&'a Executed>) -> Self {
-        let kinds = [
-            DatastoreKind::Etcd,
-            DatastoreKind::EtcdV2,
-            DatastoreKind::Kubernetes,
-        ];
-        let datastore = kinds
-            .into_iter()
-            .find(|kind| kind.to_string() == header.datastore)
-            .unwrap_or_default();
+        let datastore = kind_of_datastore(&header.datastore);
         let row = |step: &UndoStep, object: &UndoObject, action| Restored {
             object: object_in(datastore, &object.key),
             kind: kind(&object.key),
@@ -95,17 +87,20 @@ impl<'a> UndoDocument<'a> {
                 restored.push(row(step, object, action));
             }
         }
-        let skipped = plan.skipped().iter().map(|skipped| NotRestored {
-            objects: skipped.keys.iter().map(|key| object_in(datastore, key)).collect(),
-            reason: skipped.reason.clone(),
-        });
+        let mut not_restored = Vec::new();
+        for skipped in plan.skipped() {
+            not_restored.push(NotRestored {
+                objects: skipped.keys.iter().map(|key| object_in(datastore, key)).collect(),
+                reason: skipped.reason.clone(),
+            });
+        }
         Self {
             command: &header.command,
             started_at: &header.started_at,
             cluster: &header.cluster,
             location: &header.location,
             restored,
-            skipped: skipped.collect(),
+            skipped: not_restored,
             already: plan.already(),
             execution,
         }
@@ -117,27 +112,42 @@ impl<'a> UndoDocument<'a> {
     }
 }
 
+/// Finds the kind of datastore that a journal names. An unknown name counts as the default kind.
+fn kind_of_datastore(name: &str) -> DatastoreKind {
+    let kinds = [
+        DatastoreKind::Etcd,
+        DatastoreKind::EtcdV2,
+        DatastoreKind::Kubernetes,
+    ];
+    for kind in kinds {
+        if kind.to_string() == name {
+            return kind;
+        }
+    }
+    DatastoreKind::default()
+}
+
 /// Writes the plan: the objects to restore, the steps that are skipped, and their numbers.
-fn tables(shown: &UndoDocument<'_>, text: &mut Text) {
+fn write_plan(document: &UndoDocument<'_>, text: &mut Text) {
     text.line(format!(
         "Undoing `{}` of {}",
-        shown.command,
-        to_seconds(shown.started_at)
+        document.command,
+        to_seconds(document.started_at)
     ));
     text.blank();
-    text.section(restored(shown, text.page.wide));
-    text.section(skipped(shown, text.page.wide));
-    if shown.restored.is_empty() && shown.skipped.is_empty() {
+    text.section(restored_table(&document.restored, text.page.wide));
+    text.section(skipped_table(&document.skipped, text.page.wide));
+    if document.restored.is_empty() && document.skipped.is_empty() {
         return text.line("Nothing to restore: everything is as it was before that run");
     }
 
-    if shown.already > 0 {
+    if document.already > 0 {
         text.line(format!(
             "{} already restored",
-            count(shown.already, "object is", "objects are")
+            count(document.already, "object is", "objects are")
         ));
     }
-    let kept = shown
+    let kept = document
         .restored
         .iter()
         .filter(|object| object.action == KEEP)
@@ -149,18 +159,17 @@ fn tables(shown: &UndoDocument<'_>, text: &mut Text) {
         ));
     }
 
-    let objects = count(shown.restored.len() - kept, "object", "objects");
-    text.line(match shown.skipped.len() {
-        0 => format!("{objects} to restore"),
-        skipped => format!(
-            "{objects} to restore; {} skipped",
-            count(skipped, "step", "steps")
-        ),
-    });
+    let objects = count(document.restored.len() - kept, "object", "objects");
+    let mut summary = format!("{objects} to restore");
+    if !document.skipped.is_empty() {
+        let steps = count(document.skipped.len(), "step", "steps");
+        summary.push_str(&format!("; {steps} skipped"));
+    }
+    text.line(summary);
 }
 
 /// Creates the table of restored objects; in the short form, with a row for each kind.
-fn restored(shown: &UndoDocument<'_>, wide: bool) -> Grid {
+fn restored_table(restored: &[Restored], wide: bool) -> Grid {
     let columns = vec![
         left("ACTION", |object: &Restored| {
             format!("{}-{}", object.action, object.kind)
@@ -169,33 +178,27 @@ fn restored(shown: &UndoDocument<'_>, wide: bool) -> Grid {
         left("OBJECT", |object: &Restored| &object.object),
         left("WAS WRITTEN FOR", |object: &Restored| &object.reason),
     ];
+    let kind_of_row = |object: &Restored| (object.action, object.kind);
     let example = |object: &Restored| format!("{} {}", object.object, object.reason);
-    Grid::short(
-        wide,
-        FEW,
-        &shown.restored,
-        columns,
-        |object| (object.action, object.kind),
-        example,
-    )
+    Grid::short(wide, FEW, restored, columns, kind_of_row, example)
 }
 
-/// Creates the table of objects that are not restored; in the short form, with a row for each reason.
-fn skipped(shown: &UndoDocument<'_>, wide: bool) -> Grid {
-    let objects = |skipped: &NotRestored| skipped.objects.join(", ");
-    let reason = left("REASON", |skipped: &NotRestored| &skipped.reason).in_both_forms();
-    let columns = vec![left("OBJECT", objects), reason];
-    Grid::short(
-        wide,
-        FEW,
-        &shown.skipped,
-        columns,
-        |skipped| &skipped.reason,
-        objects,
-    )
+/// Creates the table of objects that are not restored. A list of more than [`FEW`] rows is shown in the short form, with
+/// a row for each reason.
+fn skipped_table(skipped: &[NotRestored], wide: bool) -> Grid {
+    fn objects(step: &NotRestored) -> String {
+        step.objects.join(", ")
+    }
+    fn reason(step: &NotRestored) -> &str {
+        &step.reason
+    }
+    let columns = vec![left("OBJECT", objects), left("REASON", reason).in_both_forms()];
+    let kind_of_row = reason;
+    let example = objects;
+    Grid::short(wide, FEW, skipped, columns, kind_of_row, example)
 }
 
-/// The kind of an object in one word.
+/// Returns the kind of an object in one word.
 fn kind(key: &Key) -> &'static str {
     match key {
         Key::Block(_) => "block",

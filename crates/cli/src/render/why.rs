@@ -88,10 +88,10 @@ impl<'a> Why<'a> {
             name: explanation.node.clone(),
             ..Node::default()
         };
-        let families = explanation
-            .families
-            .iter()
-            .map(|family| ShownFamily::new(snapshot, &node, family));
+        let mut families = Vec::new();
+        for family in &explanation.families {
+            families.push(ShownFamily::new(snapshot, &node, family));
+        }
         Self {
             cluster: ClusterIdentity::of(snapshot),
             pod: explanation.pod.as_deref(),
@@ -100,7 +100,7 @@ impl<'a> Why<'a> {
             answer: explanation.sentence(),
             cures: cures.iter().map(ShownCure::of).collect(),
             steps: steps(snapshot, explanation, cures),
-            families: families.collect(),
+            families,
             tunnels: explanation.tunnels.iter().map(ShownTunnel::new).collect(),
             calico: calico(explanation),
         }
@@ -143,7 +143,7 @@ impl<'a> ShownFamily<'a> {
         let decisions = answer
             .events
             .iter()
-            .map(|event| decisions::of(snapshot, node, event));
+            .map(|event| decisions::describe(snapshot, node, event));
         Self {
             family: explained.family.name(),
             needed: explained.is_needed,
@@ -189,7 +189,7 @@ fn step_name(step: &TunnelStep) -> &'static str {
     }
 }
 
-/// The future of a tunnel's address, in one sentence.
+/// Formats the future of a tunnel's address in one sentence.
 fn tunnel_sentence(tunnel: &TunnelAnswer) -> String {
     let name = tunnel.kind.name();
     let address = tunnel.has.map(|address| address.to_string()).unwrap_or_default();
@@ -254,7 +254,7 @@ impl Document for Why<'_> {
     }
 }
 
-/// The name of the way in which an address was found.
+/// Returns the name of the way in which an address was found.
 pub(super) fn source(source: AddressSource) -> &'static str {
     match source {
         AddressSource::OwnBlock => "own-block",
@@ -267,8 +267,10 @@ pub(super) fn source(source: AddressSource) -> &'static str {
 
 /// The columns of the table of decisions.
 pub(super) fn decision_columns<'a>(datastore: DatastoreKind) -> Vec<Column<'a, &'a Decision>> {
-    let objects =
-        move |decision: &Decision| joined(decision.keys.iter().map(|key| object_in(datastore, key)), ", ");
+    let objects = move |decision: &Decision| {
+        let names = decision.keys.iter().map(|key| object_in(datastore, key));
+        joined(names, ", ")
+    };
     vec![
         left("STEP", |decision: &Decision| decision.step),
         left("SUBJECT", |decision: &Decision| &decision.subject),

@@ -87,30 +87,33 @@ impl<'a> ShownFamily<'a> {
             name: LOAD_BALANCER.to_owned(),
             ..Node::default()
         };
-        let answer = explained.answer();
-        let given = answer.and_then(|answer| answer.outcome.as_ref().ok());
-        let events = answer.into_iter().flat_map(|answer| &answer.events);
+        let mut given = None;
+        let mut decisions = Vec::new();
+        if let Some(answer) = explained.answer() {
+            given = answer.outcome.as_ref().ok();
+            for event in &answer.events {
+                decisions.push(decisions::describe(snapshot, &holder, event));
+            }
+        }
 
-        let of_service = &explained.family;
+        let family = &explained.family;
         Self {
-            family: of_service.family.name(),
-            needed: of_service.is_needed,
-            kept: &of_service.kept,
-            released: &of_service.released,
+            family: family.family.name(),
+            needed: family.is_needed,
+            kept: &family.kept,
+            released: &family.released,
             address: given.map(|given| given.address),
             block: given.map(|given| given.block),
             from: given.map(|given| source(given.source)),
             reason: explained.reason(),
             why: explained.why(),
             calico: explained.calico(),
-            decisions: events
-                .map(|event| decisions::of(snapshot, &holder, event))
-                .collect(),
+            decisions,
         }
     }
 }
 
-/// The state's name in documents.
+/// Returns the state's name in documents.
 fn state(state: &ServiceState) -> &'static str {
     match state {
         ServiceState::Served => "served",
@@ -137,14 +140,14 @@ impl Document for WhyService<'_> {
         if !self.calico.is_empty() {
             out.hanging(2, format!("Calico says: {}", self.calico));
         }
-        let wide = out.page.wide;
-        for family in self
-            .families
-            .iter()
-            .filter(|family| wide && !family.decisions.is_empty())
-        {
-            out.blank();
-            out.table(&family.decisions, decision_columns(self.cluster.datastore));
+        if !out.page.wide {
+            return;
+        }
+        for family in &self.families {
+            if !family.decisions.is_empty() {
+                out.blank();
+                out.table(&family.decisions, decision_columns(self.cluster.datastore));
+            }
         }
     }
 }

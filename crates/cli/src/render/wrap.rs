@@ -90,7 +90,10 @@ pub(super) fn shorten_handles(text: &str) -> Option<String> {
         rest = &after[digits..];
     }
     shown.push_str(rest);
-    (shown.len() < text.len()).then_some(shown)
+    if shown.len() == text.len() {
+        return None;
+    }
+    Some(shown)
 }
 
 /// Shortens a long number with commas to the form `1.20e24`; `None` for shorter numbers and other text.

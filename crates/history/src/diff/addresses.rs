@@ -108,9 +108,12 @@ impl<'s> Comparer<'s, '_> {
         let mut addresses: BTreeMap<IpAddr, [Vec<AddressRecord<'s>>; 2]> = BTreeMap::new();
         for (side, stored) in [(0, &region.old), (1, &region.new)] {
             for block in stored.iter().filter_map(|stored| stored.block) {
-                for allocation in block.allocations().filter(|a| !region.hides(a.address.into())) {
-                    let record = AddressRecord { block, allocation };
-                    addresses.entry(allocation.address).or_default()[side].push(record);
+                for allocation in block.allocations() {
+                    let address = allocation.address;
+                    if !region.hides(address.into()) {
+                        let record = AddressRecord { block, allocation };
+                        addresses.entry(address).or_default()[side].push(record);
+                    }
                 }
             }
         }
@@ -141,15 +144,17 @@ impl<'s> Comparer<'s, '_> {
             return;
         }
 
-        let old_pool = before.and_then(|record| self.old.of(address, record.block()));
-        let new_pool = after.and_then(|record| self.new.of(address, record.block()));
-        let allocated = |record: Option<AddressRecord<'s>>, pool: Option<&'s str>| {
+        let old_pool = before.and_then(|record| self.old.pool_of(address, record.block()));
+        let new_pool = after.and_then(|record| self.new.pool_of(address, record.block()));
+        let node_and_pool = |record: Option<AddressRecord<'s>>, pool: Option<&'s str>| {
             let record = record.filter(|record| record.is_allocated())?;
             Some((record.node_name(), pool.unwrap_or_default()))
         };
-        let old = allocated(before, old_pool);
-        let new = allocated(after, new_pool);
-        self.comparison.sums.count(change, old, new);
+        self.comparison.sums.count(
+            change,
+            node_and_pool(before, old_pool),
+            node_and_pool(after, new_pool),
+        );
 
         if let Some(change) = change {
             self.comparison.changes.push(AddressChange {
@@ -191,7 +196,7 @@ fn pairs<'s>([before, mut after]: [Vec<AddressRecord<'s>>; 2]) -> Vec<[Option<Ad
     pairs
 }
 
-/// The handles in the records of the changed addresses, as packed bytes ([`TextRef::packed`]).
+/// Returns the handles in the records of the changed addresses, as packed bytes ([`TextRef::packed`]).
 pub(crate) fn handles_of<'s>(changes: &[AddressChange<'s>]) -> BTreeSet<&'s [u8]> {
     let mut handles = BTreeSet::new();
     for change in changes {

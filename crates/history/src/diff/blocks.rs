@@ -49,7 +49,7 @@ pub struct BlockState {
 }
 
 impl BlockState {
-    /// The state of a block.
+    /// Describes the state of a block.
     fn of(stored: &Stored<'_>) -> Self {
         Self {
             cidr: stored.cidr,
@@ -80,16 +80,19 @@ pub(crate) fn changes(regions: &[Region<'_>], scope: &Scope) -> Vec<BlockChange>
 fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
     let mut changes = Vec::new();
     for old in &region.old {
-        changes.extend(region.new.iter().filter_map(|new| owner_change(old, new)));
+        for new in &region.new {
+            changes.extend(owner_change(old, new));
+        }
     }
 
     let released = only_in(&region.old, &region.new);
     let claimed = only_in(&region.new, &region.old);
-    let first = released.iter().chain(&claimed).map(|state| state.cidr).min();
-    if let Some(cidr) = first
+    let first_cidr = released.iter().chain(&claimed).map(|state| state.cidr).min();
+    if let Some(cidr) = first_cidr
         && !released.is_empty()
         && !claimed.is_empty()
     {
+        // The blocks of a region overlap, so the released ones were replaced by the claimed ones.
         changes.push(BlockChange::new(cidr, Change::Size, [released, claimed]));
     } else {
         for state in released {
@@ -107,11 +110,14 @@ fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
 
 /// Returns the blocks that only one of two snapshots has.
 fn only_in(one: &[Stored<'_>], other: &[Stored<'_>]) -> Vec<BlockState> {
-    let other: BTreeSet<IpNet> = other.iter().map(|stored| stored.cidr).collect();
-    one.iter()
-        .filter(|stored| !other.contains(&stored.cidr))
-        .map(BlockState::of)
-        .collect()
+    let cidrs_of_other: BTreeSet<IpNet> = other.iter().map(|stored| stored.cidr).collect();
+    let mut states = Vec::new();
+    for stored in one {
+        if !cidrs_of_other.contains(&stored.cidr) {
+            states.push(BlockState::of(stored));
+        }
+    }
+    states
 }
 
 /// Compares the owners and claim times of a block that is sound in both snapshots.
@@ -120,9 +126,6 @@ fn owner_change(old: &Stored<'_>, new: &Stored<'_>) -> Option<BlockChange> {
         return None;
     }
     let change = block_change::owner_change(old.block?, new.block?)?;
-    Some(BlockChange::new(
-        old.cidr,
-        change,
-        [old, new].map(|stored| vec![BlockState::of(stored)]),
-    ))
+    let states = [vec![BlockState::of(old)], vec![BlockState::of(new)]];
+    Some(BlockChange::new(old.cidr, change, states))
 }

@@ -97,7 +97,7 @@ pub fn compare<'s>(before: &'s Snapshot, after: &'s Snapshot, scope: &Scope) -> 
     let mut comparison = addresses::AddressComparison::default();
     let mut blocks = Vec::new();
     if both_read(Source::Blocks) {
-        let regions = regions::of(before, after);
+        let regions = regions::group(before, after);
         comparison = addresses::compare_addresses(&regions, before, after, scope);
         blocks = blocks::changes(&regions, scope);
         not_compared.extend(uncompared::blocks(&regions, scope));
@@ -107,22 +107,25 @@ pub fn compare<'s>(before: &'s Snapshot, after: &'s Snapshot, scope: &Scope) -> 
         sums,
     } = comparison;
 
+    let mut handles = Vec::new();
+    if both_read(Source::Handles) {
+        handles = owned::handles(before, after, &hidden, &addresses, scope);
+    }
+    let mut affinities = Vec::new();
+    if both_read(Source::Affinities) {
+        affinities = owned::affinities(before, after, &hidden, scope);
+    }
+
     let [pools, reservations, nodes, configuration] = objects::changes(before, after, &hidden, scope);
     Unchecked(Difference {
+        // This is determined with the findings.
         same: false,
         not_compared,
         sums: sums.finish(),
-        handles: owned::handles(
-            before,
-            after,
-            &hidden,
-            &addresses,
-            scope,
-            both_read(Source::Handles),
-        ),
         addresses,
         blocks,
-        affinities: owned::affinities(before, after, &hidden, scope, both_read(Source::Affinities)),
+        affinities,
+        handles,
         pools,
         reservations,
         nodes,

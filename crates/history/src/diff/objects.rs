@@ -44,6 +44,12 @@ type Fields = BTreeMap<String, String>;
 /// The identity of an object: the index of its list in the result of [`changes`], its name, its source and its key.
 type Id = (usize, String, Source, Key);
 
+// The indexes of the lists.
+const POOLS: usize = 0;
+const RESERVATIONS: usize = 1;
+const NODES: usize = 2;
+const CONFIGURATION: usize = 3;
+
 /// Compares pools, reservations, nodes and configuration. Skips unread sources and objects that cannot be decoded.
 pub(crate) fn changes(
     old: &Snapshot,
@@ -51,7 +57,8 @@ pub(crate) fn changes(
     hidden: &Hidden,
     scope: &Scope,
 ) -> [Vec<ObjectChange>; 4] {
-    let [mut old_objects, mut new_objects] = [old, new].map(|snapshot| listed(snapshot, scope));
+    let mut old_objects = objects_in_scope(old, scope);
+    let mut new_objects = objects_in_scope(new, scope);
     let ids: BTreeSet<Id> = old_objects.keys().chain(new_objects.keys()).cloned().collect();
     let mut changes: [Vec<ObjectChange>; 4] = Default::default();
     for id in ids {
@@ -69,15 +76,16 @@ pub(crate) fn changes(
     changes
 }
 
-fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
-    let mut all = BTreeMap::new();
+/// Returns the objects of a snapshot that are in the scope, with the fields that are compared.
+fn objects_in_scope(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
+    let mut objects = BTreeMap::new();
     let mut add = |list, name: &str, source, key: Key, fields: Fields| {
-        all.insert((list, name.to_owned(), source, key), fields);
+        objects.insert((list, name.to_owned(), source, key), fields);
     };
     for pool in snapshot.pools.iter().map(|pool| &pool.value) {
         if scope.nodes.is_empty() && scope.has_network(pool.cidr) {
             add(
-                0,
+                POOLS,
                 &pool.name,
                 Source::Pools,
                 Key::Pool(pool.name.clone()),
@@ -87,11 +95,11 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
     }
     for Reservation { name, cidrs, .. } in snapshot.reservations.iter().map(|reservation| &reservation.value)
     {
-        let is_near = || cidrs.iter().any(|cidr| scope.has_network(*cidr));
-        if scope.is_everything() || scope.nodes.is_empty() && is_near() {
+        let is_in_networks = cidrs.iter().any(|cidr| scope.has_network(*cidr));
+        if scope.is_everything() || scope.nodes.is_empty() && is_in_networks {
             let fields = fields([("reservedCIDRs", joined(cidrs, ", "))]);
             add(
-                1,
+                RESERVATIONS,
                 name,
                 Source::Reservations,
                 Key::Reservation(name.clone()),
@@ -102,7 +110,7 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
     for node in snapshot.nodes.iter().map(|node| &node.value) {
         if scope.networks.is_empty() && scope.has_node(&node.name) {
             add(
-                2,
+                NODES,
                 &node.name,
                 Source::Nodes,
                 Key::Node(node.name.clone()),
@@ -110,15 +118,16 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
             );
         }
     }
-    if !scope.is_everything() {
-        return all;
-    }
+
     // Cluster information and settings belong to the cluster, not to nodes or pools in a scope.
+    if !scope.is_everything() {
+        return objects;
+    }
     let default = || "default".to_owned();
     if let Some(cluster) = &snapshot.cluster {
         let key = Key::ClusterInformation(default());
         add(
-            3,
+            CONFIGURATION,
             "ClusterInformation",
             Source::ClusterInformation,
             key,
@@ -127,7 +136,7 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
     }
     if let Some(config) = &snapshot.ipam_config {
         add(
-            3,
+            CONFIGURATION,
             "IPAMConfig",
             Source::IpamConfig,
             Key::IpamConfig,
@@ -137,7 +146,7 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
     if let Some(config) = &snapshot.ipam_configuration {
         let key = Key::IpamConfiguration(default());
         add(
-            3,
+            CONFIGURATION,
             "IPAMConfiguration",
             Source::IpamConfiguration,
             key,
@@ -148,14 +157,14 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
         let source = Source::KubeControllersConfiguration;
         let key = Key::KubeControllersConfiguration(default());
         add(
-            3,
+            CONFIGURATION,
             "KubeControllersConfiguration",
             source,
             key,
             controllers_fields(controllers),
         );
     }
-    all
+    objects
 }
 
 /// Compares the fields of an object.
@@ -172,12 +181,18 @@ fn field_changes(mut before: Fields, mut after: Fields) -> Vec<FieldChange> {
     changes
 }
 
-fn fields<const N: usize>(all: [(&str, String); N]) -> Fields {
-    let said = all.into_iter().filter(|(_, value)| !value.is_empty());
-    said.map(|(name, value)| (name.to_owned(), value)).collect()
+/// Collects the fields that have a value.
+fn fields<const N: usize>(named_values: [(&str, String); N]) -> Fields {
+    let mut fields = Fields::new();
+    for (name, value) in named_values {
+        if !value.is_empty() {
+            fields.insert(name.to_owned(), value);
+        }
+    }
+    fields
 }
 
-/// The fields of a pool that are compared.
+/// Returns the fields of a pool that are compared.
 fn pool_fields(pool: &Pool) -> Fields {
     let uses = pool.allowed_uses.iter().map(|allowed| allowed.name());
     fields([
@@ -199,10 +214,10 @@ fn pool_fields(pool: &Pool) -> Fields {
     ])
 }
 
-/// The fields of a node that are compared.
+/// Returns the fields of a node that are compared.
 fn node_fields(node: &Node) -> Fields {
     let tainted = if node.tainted { "yes" } else { "" };
-    let mut all = fields([
+    let mut fields = fields([
         (
             "orchRefs.nodeName",
             node.kubernetes_name.clone().unwrap_or_default(),
@@ -212,15 +227,15 @@ fn node_fields(node: &Node) -> Fields {
         ("plugin", node.plugin.clone().unwrap_or_default()),
     ]);
     for (name, value) in &node.labels {
-        all.insert(format!("labels.{name}"), value.clone());
+        fields.insert(format!("labels.{name}"), value.clone());
     }
     for (kind, address) in &node.tunnels {
-        all.insert(kind.field().to_owned(), address.to_string());
+        fields.insert(kind.field().to_owned(), address.to_string());
     }
-    all
+    fields
 }
 
-/// The fields of the cluster information that are compared.
+/// Returns the fields of the cluster information that are compared.
 fn cluster_fields(cluster: &ClusterInformation) -> Fields {
     let ready = cluster.datastore_ready.map(|ready| ready.to_string());
     fields([
@@ -231,7 +246,7 @@ fn cluster_fields(cluster: &ClusterInformation) -> Fields {
     ])
 }
 
-/// The settings of IPAM that are compared.
+/// Returns the settings of IPAM that are compared.
 fn config_fields(config: &IpamConfig) -> Fields {
     let settings = [
         Some(IpamSetting::StrictAffinity(config.strict_affinity)),
@@ -240,14 +255,14 @@ fn config_fields(config: &IpamConfig) -> Fields {
         config.kubevirt_persistence.map(IpamSetting::Kubevirt),
         Some(IpamSetting::Cooldown(config.cooldown_seconds)),
     ];
-    settings
-        .into_iter()
-        .flatten()
-        .map(|setting| (setting.name().to_owned(), setting.to_string()))
-        .collect()
+    let mut fields = Fields::new();
+    for setting in settings.into_iter().flatten() {
+        fields.insert(setting.name().to_owned(), setting.to_string());
+    }
+    fields
 }
 
-/// The settings of kube-controllers that are compared.
+/// Returns the settings of kube-controllers that are compared.
 fn controllers_fields(configuration: &KubeControllersConfiguration) -> Fields {
     let assigned = configuration.assign_ips.map(|assign| match assign {
         AssignIps::AllServices => "AllServices",

@@ -41,11 +41,7 @@ pub(crate) fn affinities(
     new: &Snapshot,
     hidden: &Hidden,
     scope: &Scope,
-    both_read: bool,
 ) -> Vec<AffinityChange> {
-    if !both_read {
-        return Vec::new();
-    }
     let mut states: BTreeMap<&AffinityKey, [Option<&Affinity>; 2]> = BTreeMap::new();
     for (side, snapshot) in [old, new].into_iter().enumerate() {
         for affinity in snapshot.affinities.iter().map(|stored| &stored.value) {
@@ -119,14 +115,10 @@ pub(crate) fn handles<'s>(
     hidden: &Hidden,
     addresses: &[AddressChange<'s>],
     scope: &Scope,
-    both_read: bool,
 ) -> Vec<HandleChange<'s>> {
-    if !both_read {
-        return Vec::new();
-    }
     let mut old_handles: FastMap<&[u8], (usize, &Handle)> = live(old)
         .enumerate()
-        .map(|(place, handle)| (handle.id().packed(), (place, handle)))
+        .map(|(position, handle)| (handle.id().packed(), (position, handle)))
         .collect();
     let mut changed = Vec::new();
     let mut added = Vec::new();
@@ -137,24 +129,28 @@ pub(crate) fn handles<'s>(
             None => added.push((Change::New, [None, Some(handle)])),
         }
     }
-    // The handles that are left exist no longer. They keep their order.
-    let mut gone: Vec<(usize, &Handle)> = old_handles.into_values().collect();
-    gone.sort_unstable_by_key(|(place, _)| *place);
-    let gone = gone
+    // The remaining handles exist no longer. They keep their order.
+    let mut removed: Vec<(usize, &Handle)> = old_handles.into_values().collect();
+    removed.sort_unstable_by_key(|(position, _)| *position);
+    let removed = removed
         .into_iter()
         .map(|(_, handle)| (Change::Gone, [Some(handle), None]));
 
-    let named = (!scope.is_everything()).then(|| handles_of(addresses));
+    let handles_of_addresses = if scope.is_everything() {
+        None
+    } else {
+        Some(handles_of(addresses))
+    };
     let is_wanted = |id: TextRef<'_>| {
-        if let Some(named) = &named
-            && !named.contains(id.cut_at_carriage_return().packed())
+        if let Some(handles) = &handles_of_addresses
+            && !handles.contains(id.cut_at_carriage_return().packed())
         {
             return false;
         }
         hidden.is_empty() || !hidden.has(&Key::Handle(id.to_string()))
     };
     let mut changes = Vec::new();
-    for (change, [before, after]) in gone.chain(changed).chain(added) {
+    for (change, [before, after]) in removed.chain(changed).chain(added) {
         let Some(id) = after.or(before).map(|handle| handle.id()) else {
             continue;
         };

@@ -59,24 +59,27 @@ impl<'s> Region<'s> {
 
     /// True if `cidr` is inside a block, of either snapshot, whose allocations are unknown.
     pub(super) fn hides(&self, cidr: IpNet) -> bool {
-        let both = self.old.iter().chain(&self.new);
-        both.filter(|stored| stored.block.is_none())
-            .any(|stored| stored.cidr.contains(&cidr))
+        let mut blocks = self.old.iter().chain(&self.new);
+        blocks.any(|stored| stored.block.is_none() && stored.cidr.contains(&cidr))
     }
 }
 
 /// Groups the blocks of both snapshots into regions, ascending. Blocks marked deleted are left out.
-pub(crate) fn of<'s>(old: &'s Snapshot, new: &'s Snapshot) -> Vec<Region<'s>> {
-    let old = stored(old).into_iter().map(|stored| (stored, false));
-    let new = stored(new).into_iter().map(|stored| (stored, true));
-    let mut all: Vec<(Stored<'s>, bool)> = old.chain(new).collect();
+pub(crate) fn group<'s>(old: &'s Snapshot, new: &'s Snapshot) -> Vec<Region<'s>> {
+    let old_blocks = stored_blocks(old).into_iter().map(|stored| (stored, false));
+    let new_blocks = stored_blocks(new).into_iter().map(|stored| (stored, true));
+    let mut blocks: Vec<(Stored<'s>, bool)> = old_blocks.chain(new_blocks).collect();
     // The widest of several overlapping blocks comes first, and contains the others.
-    all.sort_by_key(|(stored, is_new)| (stored.cidr, *is_new));
+    blocks.sort_by_key(|(stored, is_new)| (stored.cidr, *is_new));
 
-    let mut regions: Vec<Region<'s>> = Vec::with_capacity(all.len() / 2);
+    let mut regions: Vec<Region<'s>> = Vec::with_capacity(blocks.len() / 2);
     let mut widest: Option<IpNet> = None;
-    for (stored, is_new) in all {
-        if widest.is_none_or(|widest| !widest.contains(&stored.cidr)) {
+    for (stored, is_new) in blocks {
+        let is_in_region = match widest {
+            Some(widest) => widest.contains(&stored.cidr),
+            None => false,
+        };
+        if !is_in_region {
             widest = Some(stored.cidr);
             regions.push(Region {
                 old: Vec::new(),
@@ -94,8 +97,8 @@ pub(crate) fn of<'s>(old: &'s Snapshot, new: &'s Snapshot) -> Vec<Region<'s>> {
     regions
 }
 
-/// The blocks of a snapshot, with those that cannot be decoded.
-fn stored(snapshot: &Snapshot) -> Vec<Stored<'_>> {
+/// Returns the blocks of a snapshot, with those that cannot be decoded.
+fn stored_blocks(snapshot: &Snapshot) -> Vec<Stored<'_>> {
     let mut blocks = Vec::new();
     for block in snapshot.blocks.iter().map(|stored| &stored.value) {
         if block.content.is_deleted() {

@@ -64,7 +64,7 @@ impl<'s> Tally<'s> {
         after: Option<Place<'s>>,
     ) {
         use Change::{Assigned, Moved, Released, Renewed};
-        let moved = usize::from(matches!(change, Some(Moved | Renewed)));
+        let is_move = matches!(change, Some(Moved | Renewed));
         let Self { total, pools, nodes } = self;
         if let Some((node, pool)) = before {
             for sum in [
@@ -73,22 +73,33 @@ impl<'s> Tally<'s> {
                 pools.entry(pool).or_default(),
             ] {
                 sum.before += 1;
-                sum.released += usize::from(change == Some(Released));
-                sum.moved += moved;
+                if change == Some(Released) {
+                    sum.released += 1;
+                }
+                if is_move {
+                    sum.moved += 1;
+                }
             }
         }
         if let Some((node, pool)) = after {
-            let is_before =
-                before.map(|(old_node, old_pool)| [true, is_same(old_node, node), old_pool == pool]);
+            // The sums in which the move was counted above.
+            let has_counted_move = match before {
+                Some((old_node, old_pool)) => [true, is_same(old_node, node), old_pool == pool],
+                None => [false; 3],
+            };
             let sums = [
                 total,
                 nodes.entry(node).or_default(),
                 pools.entry(pool).or_default(),
             ];
-            for (sum, is_counted) in sums.into_iter().zip(is_before.unwrap_or_default()) {
+            for (sum, has_counted_move) in sums.into_iter().zip(has_counted_move) {
                 sum.after += 1;
-                sum.assigned += usize::from(change == Some(Assigned));
-                sum.moved += if is_counted { 0 } else { moved };
+                if change == Some(Assigned) {
+                    sum.assigned += 1;
+                }
+                if is_move && !has_counted_move {
+                    sum.moved += 1;
+                }
             }
         }
     }
@@ -96,8 +107,8 @@ impl<'s> Tally<'s> {
     pub(super) fn finish(self) -> Sums {
         Sums {
             total: self.total,
-            by_pool: changed(self.pools, str::to_owned),
-            by_node: changed(self.nodes, NodeName::text),
+            by_pool: sums_with_changes(self.pools, str::to_owned),
+            by_node: sums_with_changes(self.nodes, NodeName::text),
         }
     }
 }
@@ -107,22 +118,25 @@ fn is_same(one: NodeName<'_>, other: NodeName<'_>) -> bool {
     one == other || one.text() == other.text()
 }
 
-/// Returns the sums with changes, by name.
-fn changed<N>(sums: FastMap<N, Sum>, text: impl Fn(N) -> String) -> Vec<NamedSum> {
-    let mut named: BTreeMap<String, Sum> = BTreeMap::new();
+/// Returns the sums with changes, by name. Sums whose names have the same text are added up.
+fn sums_with_changes<N>(sums: FastMap<N, Sum>, text: impl Fn(N) -> String) -> Vec<NamedSum> {
+    let mut by_name: BTreeMap<String, Sum> = BTreeMap::new();
     for (name, sum) in sums {
-        let all = named.entry(text(name)).or_default();
-        all.before += sum.before;
-        all.after += sum.after;
-        all.assigned += sum.assigned;
-        all.released += sum.released;
-        all.moved += sum.moved;
+        let total = by_name.entry(text(name)).or_default();
+        total.before += sum.before;
+        total.after += sum.after;
+        total.assigned += sum.assigned;
+        total.released += sum.released;
+        total.moved += sum.moved;
     }
-    named.retain(|_, sum| sum.assigned + sum.released + sum.moved > 0);
+
+    let mut named = Vec::new();
+    for (name, sum) in by_name {
+        if sum.assigned + sum.released + sum.moved > 0 {
+            named.push(NamedSum { name, sum });
+        }
+    }
     named
-        .into_iter()
-        .map(|(name, sum)| NamedSum { name, sum })
-        .collect()
 }
 
 /// The pools of the old or the new snapshot.
@@ -146,7 +160,7 @@ impl<'s> Pools<'s> {
     }
 
     /// Returns the smallest pool that contains `address`, which is in `block`.
-    pub(super) fn of(&mut self, address: IpAddr, block: IpNet) -> Option<&'s str> {
+    pub(super) fn pool_of(&mut self, address: IpAddr, block: IpNet) -> Option<&'s str> {
         if let Some((last_block, pool)) = self.last
             && last_block == block
         {

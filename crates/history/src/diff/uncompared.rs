@@ -39,7 +39,7 @@ pub struct NotCompared {
 }
 
 impl NotCompared {
-    /// An object that cannot be compared; `None` if it is on neither side.
+    /// Creates an object that cannot be compared; `None` if it is on neither side.
     fn new(kind: Uncompared, name: impl ToString, [old, new]: [bool; 2]) -> Option<Self> {
         let side = match (old, new) {
             (true, true) => Side::Both,
@@ -70,20 +70,27 @@ const COMPARED: [Source; 10] = [
 
 /// Returns the sources that were read in only one of the snapshots.
 pub(crate) fn sources(old: &Snapshot, new: &Snapshot) -> Vec<NotCompared> {
-    let uneven = |source: Source| {
-        let missing = [old, new].map(|snapshot| !snapshot.has_read(source));
-        NotCompared::new(Uncompared::Source, source, missing).filter(|left_out| left_out.side != Side::Both)
-    };
-    COMPARED.into_iter().filter_map(uneven).collect()
+    let mut not_compared = Vec::new();
+    for source in COMPARED {
+        let is_in_old = old.has_read(source);
+        let is_in_new = new.has_read(source);
+        if is_in_old != is_in_new {
+            let sides = [!is_in_old, !is_in_new];
+            not_compared.extend(NotCompared::new(Uncompared::Source, source, sides));
+        }
+    }
+    not_compared
 }
 
 /// Returns the blocks that cannot be compared.
 pub(crate) fn blocks(regions: &[Region<'_>], scope: &Scope) -> Vec<NotCompared> {
-    let unreadable = regions.iter().flat_map(Region::unreadable);
-    let wanted = unreadable.filter(|(cidr, _)| scope.has_network(*cidr));
-    wanted
-        .filter_map(|(cidr, sides)| NotCompared::new(Uncompared::Block, cidr, sides))
-        .collect()
+    let mut not_compared = Vec::new();
+    for (cidr, sides) in regions.iter().flat_map(Region::unreadable) {
+        if scope.has_network(cidr) {
+            not_compared.extend(NotCompared::new(Uncompared::Block, cidr, sides));
+        }
+    }
+    not_compared
 }
 
 /// Stored objects of which at least a part cannot be decoded. Blocks and users of addresses are not included.
@@ -96,8 +103,8 @@ pub(crate) struct Hidden {
 impl Hidden {
     pub(super) fn new(old: &Snapshot, new: &Snapshot) -> Self {
         Self {
-            old: of(old),
-            new: of(new),
+            old: hidden_keys(old),
+            new: hidden_keys(new),
         }
     }
 
@@ -131,9 +138,9 @@ impl Hidden {
     }
 }
 
-/// The keys of a snapshot's objects that cannot be compared. An object with an undecodable field is one of them, since
-/// it would otherwise seem to have lost the field.
-fn of(snapshot: &Snapshot) -> BTreeSet<Key> {
+/// Returns the keys of a snapshot's objects that cannot be compared. An object with an undecodable field is one of them,
+/// since it would otherwise seem to have lost the field.
+fn hidden_keys(snapshot: &Snapshot) -> BTreeSet<Key> {
     let mut keys = BTreeSet::new();
     for key in snapshot.defects.iter().filter_map(|defect| defect.key.as_ref()) {
         // [`blocks`] lists blocks, and users of addresses are not compared.

@@ -38,8 +38,8 @@ impl Raw {
             EventKind::Assigned => record.get("timestamp"),
             EventKind::Cooling => record.released_at(),
             _ => None,
-        }
-        .map(|time| time.to_string());
+        };
+        let recorded_time = recorded_time.map(|time| time.to_string());
 
         let holder = |state: AddressRecord<'_>| Holder::of(&state.record());
         let subject = Subject::Address(last.address());
@@ -57,11 +57,13 @@ pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &H
     match (key, before, after) {
         (_, None, State::Absent) => Vec::new(),
         (_, Some(before), after) if before == after => Vec::new(),
-        (Key::Block(cidr), None | Some(State::Hidden(_)), State::Block(block)) => known(*cidr, block, about),
-        (Key::Block(cidr), Some(before), State::Absent | State::Block(_)) => {
-            of_block(*cidr, before.block(), after.block())
+        (Key::Block(cidr), None | Some(State::Hidden(_)), State::Block(block)) => {
+            first_events_of_block(*cidr, block, about)
         }
-        _ => of_other(key, before, after).into_iter().collect(),
+        (Key::Block(cidr), Some(before), State::Absent | State::Block(_)) => {
+            events_of_block(*cidr, before.block(), after.block())
+        }
+        _ => event_of_other(key, before, after).into_iter().collect(),
     }
 }
 
@@ -98,7 +100,10 @@ fn concerns_block(event: &Event, states: [Option<&State>; 2], about: &HistorySub
     let mut blocks = states.into_iter().flatten().filter_map(State::block);
     if event.what == EventKind::Undecodable {
         // The block's content is unknown, so the event may be about the subject.
-        return blocks.next().is_none_or(|block| about.has_block(block));
+        return match blocks.next() {
+            Some(block) => about.has_block(block),
+            None => true,
+        };
     }
     match about {
         HistorySubject::Node(node) => blocks.any(|block| block.host() == Some(node)),
@@ -107,15 +112,17 @@ fn concerns_block(event: &Event, states: [Option<&State>; 2], about: &HistorySub
 }
 
 fn owner(block: &Block) -> String {
-    block
-        .owner()
-        .map_or_else(|| "no owner".to_owned(), ToString::to_string)
+    match block.owner() {
+        Some(owner) => owner.to_string(),
+        None => "no owner".to_owned(),
+    }
 }
 
 /// Returns the events for the first known state of a block.
-fn known(cidr: IpNet, block: &Block, about: &HistorySubject) -> Vec<Raw> {
-    let taken = format!("of {}, {} taken", owner(block), block.allocated());
-    let block_event = Raw::new(EventKind::Known, Subject::Block(cidr), taken, None);
+fn first_events_of_block(cidr: IpNet, block: &Block, about: &HistorySubject) -> Vec<Raw> {
+    let no_time = None;
+    let state = format!("of {}, {} taken", owner(block), block.allocated());
+    let block_event = Raw::new(EventKind::Known, Subject::Block(cidr), state, no_time);
     let place = format!("in {cidr} of {}", owner(block));
     let mut address_events = block_change::addresses(None, Some(block))
         .filter_map(|states| Raw::of_address(EventKind::Known, states, place.clone()));
@@ -125,7 +132,7 @@ fn known(cidr: IpNet, block: &Block, about: &HistorySubject) -> Vec<Raw> {
             let subject = Subject::Address(*address);
             let mut event = match address_events.find(|raw| raw.event.subject == subject) {
                 Some(event) => event,
-                None => Raw::new(EventKind::Known, subject, format!("free {place}"), None),
+                None => Raw::new(EventKind::Known, subject, format!("free {place}"), no_time),
             };
             event.event.block = Some(cidr);
             vec![event]
@@ -139,8 +146,9 @@ fn known(cidr: IpNet, block: &Block, about: &HistorySubject) -> Vec<Raw> {
 }
 
 /// Returns the events between two states of a block, either of which may be absent.
-fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<Raw> {
-    let block_event = |what, detail, at| Raw::new(what, Subject::Block(cidr), detail, at);
+fn events_of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<Raw> {
+    let block_event = |what, detail, time| Raw::new(what, Subject::Block(cidr), detail, time);
+    let no_time = None;
     let mut events = Vec::new();
     match (before, after) {
         (None, Some(after)) => {
@@ -148,16 +156,16 @@ fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<R
             events.push(block_event(EventKind::BlockClaimed, detail, after.claim_time()));
         }
         (Some(before), Some(after)) => {
-            let at = after.claim_time();
+            let claim_time = after.claim_time();
             match block_change::owner_change(before, after) {
                 None => {}
                 Some(Change::Owner) => {
                     let detail = format!("{} → {}", owner(before), owner(after));
-                    events.push(block_event(EventKind::OwnerChanged, detail, at));
+                    events.push(block_event(EventKind::OwnerChanged, detail, claim_time));
                 }
                 Some(_) => {
-                    let detail = format!("at {}", at.unwrap_or_default());
-                    events.push(block_event(EventKind::ClaimedAgain, detail, at));
+                    let detail = format!("at {}", claim_time.unwrap_or_default());
+                    events.push(block_event(EventKind::ClaimedAgain, detail, claim_time));
                 }
             }
         }
@@ -165,23 +173,25 @@ fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<R
     }
 
     for states in block_change::addresses(before, after) {
-        events.extend(of_address(states, after.is_none()));
+        let is_block_deleted = after.is_none();
+        events.extend(events_of_address(states, is_block_deleted));
     }
 
     if let (Some(before), Some(after)) = (before, after) {
         for detail in unknown_fields(before, after) {
-            events.push(block_event(EventKind::FieldChanged, detail, None));
+            events.push(block_event(EventKind::FieldChanged, detail, no_time));
         }
     }
     if after.is_none() {
-        events.push(block_event(EventKind::BlockReleased, String::new(), None));
+        events.push(block_event(EventKind::BlockReleased, String::new(), no_time));
     }
     events
 }
 
 /// Formats the differences in fields that calipam does not know.
 fn unknown_fields<'s>(before: &'s Block, after: &'s Block) -> impl Iterator<Item = String> {
-    let [fields_before, fields_after] = [before, after].map(Block::unknown);
+    let fields_before = before.unknown();
+    let fields_after = after.unknown();
     let names: BTreeSet<&String> = fields_before.keys().chain(fields_after.keys()).collect();
     let words = |value: Option<&RawJson>| match value {
         Some(value) => value.to_string(),
@@ -200,32 +210,39 @@ fn unknown_fields<'s>(before: &'s Block, after: &'s Block) -> impl Iterator<Item
     differences.into_iter()
 }
 
-/// Returns the events between two states of an address. `with_block` is true if its block was deleted.
-fn of_address(states: [Option<AddressRecord<'_>>; 2], with_block: bool) -> Vec<Raw> {
+/// Returns the events between two states of an address.
+fn events_of_address(states: [Option<AddressRecord<'_>>; 2], is_block_deleted: bool) -> Vec<Raw> {
     let [before, after] = states;
     let is_cooling = after.is_some_and(|record| record.record().is_cooling());
     let released = (EventKind::Released, [before, None]);
-    let events = match block_change::address_change(states) {
+    let assigned = (EventKind::Assigned, [None, after]);
+    let kinds_and_states = match block_change::address_change(states) {
         Some(Change::Attributes) => vec![(EventKind::AttributesChanged, states)],
         Some(_) if is_cooling => vec![(EventKind::Cooling, states)],
         Some(Change::Released) => vec![released],
         // The address was released and assigned again in one write, or the revision in between is unknown.
-        Some(Change::Moved | Change::Renewed) => vec![released, (EventKind::Assigned, [None, after])],
-        Some(Change::Cooled) if !with_block => vec![released],
-        Some(Change::Assigned | Change::Passed) => vec![(EventKind::Assigned, [None, after])],
+        Some(Change::Moved | Change::Renewed) => vec![released, assigned],
+        Some(Change::Cooled) if !is_block_deleted => vec![released],
+        Some(Change::Assigned | Change::Passed) => vec![assigned],
         _ => Vec::new(),
     };
-    let detail = if with_block { "its block was deleted" } else { "" };
+
+    let detail = if is_block_deleted {
+        "its block was deleted"
+    } else {
+        ""
+    };
+    let mut events = Vec::new();
+    for (kind, states) in kinds_and_states {
+        events.extend(Raw::of_address(kind, states, detail.to_owned()));
+    }
     events
-        .into_iter()
-        .filter_map(|(what, states)| Raw::of_address(what, states, detail.to_owned()))
-        .collect()
 }
 
 /// Returns the event for a change to an object other than a block, or to a block that cannot be decoded.
-fn of_other(key: &Key, before: Option<&State>, after: &State) -> Option<Raw> {
+fn event_of_other(key: &Key, before: Option<&State>, after: &State) -> Option<Raw> {
     use EventKind::*;
-    let (subject, [created, changed, gone]) = match key {
+    let (subject, [created, changed, removed]) = match key {
         Key::Block(cidr) => (Subject::Block(*cidr), [BlockClaimed, Known, BlockReleased]),
         Key::Affinity(key) => (
             Subject::affinity(key),
@@ -246,7 +263,7 @@ fn of_other(key: &Key, before: Option<&State>, after: &State) -> Option<Raw> {
         _ => return None,
     };
     let what = match (before, after) {
-        (_, State::Absent) => gone,
+        (_, State::Absent) => removed,
         (_, State::Hidden(_)) => Undecodable,
         (None, _) => Known,
         (Some(State::Absent), _) => created,
@@ -256,5 +273,6 @@ fn of_other(key: &Key, before: Option<&State>, after: &State) -> Option<Raw> {
         State::Hidden(text) | State::Other(text) => text.clone(),
         State::Absent | State::Block(_) => String::new(),
     };
-    Some(Raw::new(what, subject, detail, None))
+    let no_time = None;
+    Some(Raw::new(what, subject, detail, no_time))
 }

@@ -62,18 +62,19 @@ struct Write {
 
 impl<'a> ExportReader<'a> {
     /// Creates a reader, with calipam's writes from its journals.
-    pub fn new(about: &'a HistorySubject, written: &[JournaledWrite]) -> Self {
-        let writes = written.iter().filter_map(|write| {
-            let run = write.run.clone();
-            let is_certain = write.is_certain;
-            Some(Write {
-                started_at: run.started_at.parse().ok()?,
-                run,
-                events: write.events(about),
-                is_certain,
-            })
-        });
-        let writes = writes.collect();
+    pub fn new(about: &'a HistorySubject, journaled: &[JournaledWrite]) -> Self {
+        let mut writes = Vec::new();
+        for write in journaled {
+            // Without a time, the write cannot be placed between two exports.
+            if let Ok(started_at) = write.run.started_at.parse() {
+                writes.push(Write {
+                    run: write.run.clone(),
+                    started_at,
+                    events: write.events(about),
+                    is_certain: write.is_certain,
+                });
+            }
+        }
         Self {
             about,
             states: BTreeMap::new(),
@@ -144,28 +145,31 @@ impl<'a> ExportReader<'a> {
         let mut changes = events(key, before, after, self.about);
         changes.retain(|raw| concerns(&raw.event, [before, Some(after)], self.about));
 
+        let mut events = Vec::with_capacity(changes.len());
         let Some(LastState { since, .. }) = last else {
-            let first_known = |raw: Raw| Event {
-                origin: Origin::Archive,
-                time: When {
-                    before: Some(now),
-                    ..When::default()
-                },
-                ..raw.event
-            };
-            return changes.into_iter().map(first_known).collect();
+            for raw in changes {
+                events.push(Event {
+                    origin: Origin::Archive,
+                    time: When {
+                        before: Some(now),
+                        ..When::default()
+                    },
+                    ..raw.event
+                });
+            }
+            return events;
         };
 
-        let assigned: Vec<(Subject, Option<Recorded>)> = changes
-            .iter()
-            .filter(|raw| raw.event.what == EventKind::Assigned)
-            .map(|raw| (raw.event.subject.clone(), raw.recorded))
-            .collect();
-        let mut timed = Vec::new();
-        for raw in changes {
-            timed.push(self.between_exports(raw, since, now, &assigned));
+        let mut assigned: Vec<(Subject, Option<Recorded>)> = Vec::new();
+        for raw in &changes {
+            if raw.event.what == EventKind::Assigned {
+                assigned.push((raw.event.subject.clone(), raw.recorded));
+            }
         }
-        timed
+        for raw in changes {
+            events.push(self.between_exports(raw, since, now, &assigned));
+        }
+        events
     }
 
     /// Determines the run and the time of an event between two exports. `assigned` are the addresses that were assigned
@@ -219,21 +223,21 @@ impl<'a> ExportReader<'a> {
     /// Returns the namespace and name of each pod to read: for an address or a handle, the pods in its records; for a
     /// pod, that pod; for a block or a node, none.
     pub fn pods(&self) -> BTreeSet<(String, String)> {
-        let named = |pod: &str| {
-            pod.split_once('/')
-                .map(|(space, name)| (space.to_owned(), name.to_owned()))
+        let split = |pod: &str| {
+            let (namespace, name) = pod.split_once('/')?;
+            Some((namespace.to_owned(), name.to_owned()))
         };
-        match self.about {
-            HistorySubject::Address(_) | HistorySubject::Handle(_) => {}
-            HistorySubject::Pod(pod) => return named(pod).into_iter().collect(),
-            HistorySubject::Block(_) | HistorySubject::Node(_) => return BTreeSet::new(),
-        }
-
         let mut pods = BTreeSet::new();
-        for (_, event) in &self.events {
-            for holder in event.before.iter().chain(&event.after) {
-                if holder.kind == "pod" {
-                    pods.extend(named(&holder.allocated_to));
+        match self.about {
+            HistorySubject::Block(_) | HistorySubject::Node(_) => {}
+            HistorySubject::Pod(pod) => pods.extend(split(pod)),
+            HistorySubject::Address(_) | HistorySubject::Handle(_) => {
+                for (_, event) in &self.events {
+                    for holder in event.before.iter().chain(&event.after) {
+                        if holder.kind == "pod" {
+                            pods.extend(split(&holder.allocated_to));
+                        }
+                    }
                 }
             }
         }
@@ -304,23 +308,26 @@ pub fn recorded_in(snapshot: Snapshot, address: IpAddr) -> Vec<Event> {
     reader.finish()
 }
 
-/// The source from which an object is read.
+/// Returns the source from which an object is read; `None` if a history does not contain such objects.
 fn source_of(key: &Key) -> Option<Source> {
-    Some(match key {
-        Key::Block(_) => Source::Blocks,
-        Key::Affinity(_) => Source::Affinities,
-        Key::Handle(_) => Source::Handles,
-        Key::Endpoint { .. } => Source::Endpoints,
-        Key::Pod { .. } => Source::Pods,
-        _ => return None,
-    })
+    match key {
+        Key::Block(_) => Some(Source::Blocks),
+        Key::Affinity(_) => Some(Source::Affinities),
+        Key::Handle(_) => Some(Source::Handles),
+        Key::Endpoint { .. } => Some(Source::Endpoints),
+        Key::Pod { .. } => Some(Source::Pods),
+        _ => None,
+    }
 }
 
 /// Returns the known or latest possible time of an event. If only a journal has the event, returns the earliest
 /// possible time.
 fn latest(time: &When) -> Option<Timestamp> {
-    let within = |at: Timestamp| at.min(time.before.unwrap_or(at)).max(time.after.unwrap_or(at));
-    time.at.map(within).or(time.before).or(time.after)
+    let Some(at) = time.at else {
+        return time.before.or(time.after);
+    };
+    let not_too_late = at.min(time.before.unwrap_or(at));
+    Some(not_too_late.max(time.after.unwrap_or(at)))
 }
 
 /// True if a time is between two others, with a tolerance for clock skew.

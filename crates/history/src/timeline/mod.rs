@@ -45,15 +45,14 @@ pub struct JournaledWrite {
 impl JournaledWrite {
     /// Returns the events of a write to a block; none for other objects.
     fn events(&self, about: &HistorySubject) -> Vec<Raw> {
-        let key = Key::parse(&self.path)
-            .ok()
-            .flatten()
-            .filter(|key| matches!(key, Key::Block(_)));
-        let Some(key) = key.filter(|key| about.has_key(key)) else {
+        let Ok(Some(key @ Key::Block(_))) = Key::parse(&self.path) else {
             return Vec::new();
         };
-        let [before, after] =
-            [&self.before, &self.after].map(|value| decode(&key, &self.path, value.as_deref(), about).0);
+        if !about.has_key(&key) {
+            return Vec::new();
+        }
+        let (before, _) = decode(&key, &self.path, self.before.as_deref(), about);
+        let (after, _) = decode(&key, &self.path, self.after.as_deref(), about);
         let mut events = events(&key, Some(&before), &after, about);
         events.retain(|raw| concerns(&raw.event, [Some(&before), Some(&after)], about));
         events
@@ -67,22 +66,18 @@ fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &HistorySubject) -
         snapshot.add_entry(path.as_bytes(), value, 0);
     }
     let created = snapshot.newest_creation;
-    (
-        state::states(snapshot, about)
-            .remove(key)
-            .unwrap_or(State::Absent),
-        created,
-    )
+    let state = state::states(snapshot, about).remove(key);
+    (state.unwrap_or(State::Absent), created)
 }
 
 /// True if the address may have been released in another block before it was assigned: the order of changes between two
 /// exports is not known, nor that of changes in one transaction.
 fn may_end_before(assigned: &Event, later_events: &[Event], other_block: IpNet) -> bool {
-    let mut releases = later_events.iter().filter(|event| {
-        let holds = event.after.as_ref().is_some_and(Holder::is_owner);
-        event.subject == assigned.subject && event.block == Some(other_block) && !holds
-    });
-    let Some(release) = releases.next() else {
+    let is_release = |event: &&Event| {
+        let has_owner = event.after.as_ref().is_some_and(Holder::is_owner);
+        event.subject == assigned.subject && event.block == Some(other_block) && !has_owner
+    };
+    let Some(release) = later_events.iter().find(is_release) else {
         return false;
     };
     if let (Some(released_at), Some(assigned_at)) = (release.revision, assigned.revision) {

@@ -36,18 +36,18 @@ pub struct Kept {
 }
 
 /// Converts etcd revisions and journaled writes to events, in the order of the writes.
-pub fn timeline(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject) -> Vec<Event> {
+pub fn timeline(kept: &Kept, journaled: &[JournaledWrite], about: &HistorySubject) -> Vec<Event> {
     let end = Anchor {
         revision: kept.newest.saturating_add(1),
         time: kept.read_at,
         is_of_write: true,
     };
     let mut reader = Reader {
-        written,
+        journaled,
         about,
         states: BTreeMap::new(),
         events: Vec::new(),
-        known: vec![end],
+        anchors: vec![end],
     };
     for version in &kept.base {
         reader.take(version, Place::First);
@@ -55,39 +55,38 @@ pub fn timeline(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject)
     for version in &kept.changes {
         reader.take(version, Place::Later);
     }
-    for (revision, raw) in forgotten(kept, written, about) {
+    for (revision, raw) in events_of_journals(kept, journaled, about) {
         let is_relevant = true;
         reader.add(revision, raw, is_relevant);
     }
 
-    let Reader {
-        mut events, known, ..
-    } = reader;
-    events.sort_by_key(|(revision, _)| *revision);
-    let anchors = Anchors::new(known);
-    let timed = events.into_iter().map(|(revision, raw)| {
-        let mut time = anchors.of(revision, raw.recorded);
+    let mut events_by_revision = reader.events;
+    events_by_revision.sort_by_key(|(revision, _)| *revision);
+    let anchors = Anchors::new(reader.anchors);
+    let mut events: Vec<Event> = Vec::with_capacity(events_by_revision.len());
+    for (revision, raw) in events_by_revision {
+        let mut time = anchors.time_of(revision, raw.recorded);
         if raw.event.what == EventKind::Known {
+            // The object may have had this state for a long time.
             time = When {
                 before: time.before,
                 ..When::default()
             };
         }
-        Event { time, ..raw.event }
-    });
-    let mut events: Vec<Event> = timed.collect();
+        events.push(Event { time, ..raw.event });
+    }
     mark_reused(&mut events);
     events
 }
 
 struct Reader<'a> {
-    written: &'a [JournaledWrite],
+    journaled: &'a [JournaledWrite],
     about: &'a HistorySubject,
     /// The last state of each object, and its revision.
     states: BTreeMap<Key, (i64, State)>,
     events: Vec<(i64, Raw)>,
     /// The known times of revisions.
-    known: Vec<Anchor>,
+    anchors: Vec<Anchor>,
 }
 
 /// The place of a version among those that etcd still has of its object.
@@ -100,15 +99,17 @@ enum Place {
 impl Reader<'_> {
     /// Adds the events between the last state of an object and this version.
     fn take(&mut self, version: &Version, place: Place) {
-        let key = Key::parse(&version.path)
-            .ok()
-            .flatten()
-            .filter(|key| self.about.has_key(key));
-        let Some(key) = key else { return };
+        let Ok(Some(key)) = Key::parse(&version.path) else {
+            return;
+        };
+        if !self.about.has_key(&key) {
+            return;
+        }
         let revision = version.revision;
         let (after, created) = decode(&key, &version.path, version.value.as_deref(), self.about);
         let last = self.states.remove(&key);
-        let by = self.run_of(version, last.as_ref().map(|(revision, _)| *revision));
+        let last_revision = last.as_ref().map(|(revision, _)| *revision);
+        let run = self.run_of(version, last_revision);
         let before = match place {
             // The object may have had another state before.
             Place::First => None,
@@ -124,11 +125,11 @@ impl Reader<'_> {
                 raw.recorded = created.map(Recorded::Time);
             }
             // A run may have restored an earlier record.
-            if by.is_some() || is_restored {
+            if run.is_some() || is_restored {
                 raw.recorded = raw.recorded.map(Recorded::copied);
             }
             raw.event.revision = Some(revision);
-            raw.event.by.clone_from(&by);
+            raw.event.by.clone_from(&run);
             let is_relevant = concerns(&raw.event, [before.as_ref(), Some(&after)], self.about);
             self.add(revision, raw, is_relevant);
         }
@@ -137,42 +138,51 @@ impl Reader<'_> {
 
     /// Returns the run that wrote a version. If the journal has no revision, because the object was deleted or the run
     /// was killed, the replaced revision and the new value identify the write.
-    fn run_of(&self, version: &Version, last: Option<i64>) -> Option<Run> {
-        let is_it = |write: &&JournaledWrite| match write.revision {
-            Some(own) => own == version.revision,
-            None => write.replaced == last && write.after == version.value,
-        };
-        let mut of_object = self.written.iter().filter(|write| write.path == version.path);
-        of_object.find(is_it).map(|write| write.run.clone())
+    fn run_of(&self, version: &Version, last_revision: Option<i64>) -> Option<Run> {
+        for write in self.journaled {
+            if write.path != version.path {
+                continue;
+            }
+            let is_of_version = match write.revision {
+                Some(revision) => revision == version.revision,
+                None => write.replaced == last_revision && write.after == version.value,
+            };
+            if is_of_version {
+                return Some(write.run.clone());
+            }
+        }
+        None
     }
 
     /// Adds the known times of an event, and the event itself if `is_relevant`.
     fn add(&mut self, revision: i64, raw: Raw, is_relevant: bool) {
-        let recorded = match raw.recorded {
-            Some(Recorded::Time(time)) => Some((time, true)),
-            Some(Recorded::Copied(time)) => Some((time, false)),
-            Some(Recorded::NoZone) | None => None,
-        };
-        // A run writes after its start.
-        let began = raw
-            .event
-            .by
-            .as_ref()
-            .and_then(|run| Some((run.started_at.parse().ok()?, false)));
-        let times = recorded.into_iter().chain(began);
-        self.known.extend(times.map(|(time, is_of_write)| Anchor {
-            revision,
-            time,
-            is_of_write,
-        }));
-        self.events.extend(is_relevant.then_some((revision, raw)));
+        if let Some(Recorded::Time(time) | Recorded::Copied(time)) = raw.recorded {
+            self.anchors.push(Anchor {
+                revision,
+                time,
+                is_of_write: matches!(raw.recorded, Some(Recorded::Time(_))),
+            });
+        }
+        if let Some(run) = &raw.event.by
+            && let Ok(started_at) = run.started_at.parse()
+        {
+            self.anchors.push(Anchor {
+                revision,
+                time: started_at,
+                // A run writes after its start.
+                is_of_write: false,
+            });
+        }
+        if is_relevant {
+            self.events.push((revision, raw));
+        }
     }
 }
 
 /// Returns the events that are only in journals, because etcd no longer has their revisions.
-fn forgotten(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject) -> Vec<(i64, Raw)> {
-    let mut forgotten = Vec::new();
-    for write in written.iter().filter(|write| write.is_certain) {
+fn events_of_journals(kept: &Kept, journaled: &[JournaledWrite], about: &HistorySubject) -> Vec<(i64, Raw)> {
+    let mut events = Vec::new();
+    for write in journaled.iter().filter(|write| write.is_certain) {
         let replaces_kept = kept
             .base
             .iter()
@@ -183,15 +193,16 @@ fn forgotten(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject) ->
             None if !replaces_kept => write.replaced,
             revision => revision,
         };
-        let Some(revision) = revision.filter(|revision| *revision <= kept.oldest) else {
+        let Some(revision) = revision else { continue };
+        if revision > kept.oldest {
             continue;
-        };
+        }
         for mut raw in write.events(about) {
             raw.event.revision = write.revision;
             raw.event.by = Some(write.run.clone());
             raw.event.origin = Origin::Journal;
-            forgotten.push((revision, raw));
+            events.push((revision, raw));
         }
     }
-    forgotten
+    events
 }

@@ -74,9 +74,10 @@ impl fmt::Display for HistorySubject {
 impl HistorySubject {
     /// True if the snapshot contains an object that may be relevant to the subject.
     pub fn is_in(&self, snapshot: Snapshot) -> bool {
-        states(snapshot, self)
-            .values()
-            .any(|state| state.block().is_none_or(|block| self.has_block(block)))
+        states(snapshot, self).values().any(|state| match state {
+            State::Block(block) => self.has_block(block),
+            _ => true,
+        })
     }
 
     /// True if the key is that of an object that may be relevant to the subject.
@@ -168,15 +169,12 @@ pub(crate) fn states(snapshot: Snapshot, about: &HistorySubject) -> BTreeMap<Key
 
 /// Formats addresses and their node: `10.0.0.3 on node-1`.
 fn on_node(addresses: impl Iterator<Item = IpAddr>, node: &str) -> String {
-    let addresses = joined(addresses, ", ");
-    let addresses = if addresses.is_empty() {
-        "no address".to_owned()
-    } else {
-        addresses
-    };
-    if node.is_empty() {
-        addresses
-    } else {
-        format!("{addresses} on {node}")
+    let mut text = joined(addresses, ", ");
+    if text.is_empty() {
+        text.push_str("no address");
     }
+    if !node.is_empty() {
+        text.push_str(&format!(" on {node}"));
+    }
+    text
 }

@@ -114,7 +114,10 @@ impl Anchors {
         let mut earliest_so_far: Option<Timestamp> = None;
         for anchor in known.iter().rev() {
             if anchor.is_of_write {
-                earliest_so_far = earliest_so_far.into_iter().chain([anchor.time]).min();
+                earliest_so_far = match earliest_so_far {
+                    Some(time) => Some(time.min(anchor.time)),
+                    None => Some(anchor.time),
+                };
             }
             earliest.push(earliest_so_far);
         }
@@ -127,47 +130,54 @@ impl Anchors {
         }
     }
 
-    /// Returns the time of the write at a revision. `own` is the time in the written value.
-    pub(super) fn of(&self, revision: i64, own: Option<Recorded>) -> When {
-        let begin = self.revisions.partition_point(|at| *at < revision);
-        let end = self.revisions.partition_point(|at| *at <= revision);
-        let earlier = begin
-            .checked_sub(1)
-            .and_then(|last| self.latest.get(last))
-            .copied();
+    /// Returns the time of the write at a revision. `recorded` is the time in the written value.
+    pub(super) fn time_of(&self, revision: i64, recorded: Option<Recorded>) -> When {
+        let begin = self.revisions.partition_point(|other| *other < revision);
+        let end = self.revisions.partition_point(|other| *other <= revision);
+        let mut earlier = None;
+        if begin > 0 {
+            earlier = Some(self.latest[begin - 1]);
+        }
         let later = self.earliest.get(end).copied().flatten();
-        let is_far = |first: Timestamp, second: Timestamp| first.duration_since(second) > CLOCK_SKEW;
-        if let Some(Recorded::Time(at)) = own {
-            let disagrees = earlier.is_some_and(|earlier| is_far(earlier, at))
-                || later.is_some_and(|later| is_far(at, later));
-            let uncertainty = disagrees.then_some(Uncertainty::ClocksDisagree);
+        let is_much_later = |first: Timestamp, second: Timestamp| first.duration_since(second) > CLOCK_SKEW;
+
+        if let Some(Recorded::Time(time)) = recorded {
+            let disagrees = earlier.is_some_and(|earlier| is_much_later(earlier, time))
+                || later.is_some_and(|later| is_much_later(time, later));
             return When {
-                at: Some(at),
-                uncertainty,
+                at: Some(time),
+                uncertainty: if disagrees {
+                    Some(Uncertainty::ClocksDisagree)
+                } else {
+                    None
+                },
                 ..When::default()
             };
         }
+
         // Other records in this revision, and the start of the run, have times that bound this one.
-        let same = self
-            .times
-            .get(begin..end)
-            .and_then(|same| same.iter().copied().max());
-        if let Some(Recorded::Copied(at)) = own {
-            let is_older = same.is_some_and(|same| same.duration_since(at) > RECORDED_TO);
+        let latest_of_revision = self.times[begin..end].iter().copied().max();
+        if let Some(Recorded::Copied(time)) = recorded {
+            let is_older = latest_of_revision.is_some_and(|latest| latest.duration_since(time) > RECORDED_TO);
             let uncertainty = match (earlier, later) {
-                (_, Some(later)) if is_far(at, later) => Some(Uncertainty::ClocksDisagree),
-                (Some(earlier), _) if is_far(earlier, at) => Some(Uncertainty::Copied),
-                _ => is_older.then_some(Uncertainty::Copied),
+                (_, Some(later)) if is_much_later(time, later) => Some(Uncertainty::ClocksDisagree),
+                (Some(earlier), _) if is_much_later(earlier, time) => Some(Uncertainty::Copied),
+                _ if is_older => Some(Uncertainty::Copied),
+                _ => None,
             };
             return When {
-                at: Some(at),
+                at: Some(time),
                 uncertainty,
                 ..When::default()
             };
         }
-        let uncertainty = (own == Some(Recorded::NoZone)).then_some(Uncertainty::NoZone);
-        match (earlier.max(same), later) {
-            (Some(after), Some(before)) if is_far(after, before) => When {
+
+        let uncertainty = match recorded {
+            Some(Recorded::NoZone) => Some(Uncertainty::NoZone),
+            _ => None,
+        };
+        match (earlier.max(latest_of_revision), later) {
+            (Some(after), Some(before)) if is_much_later(after, before) => When {
                 uncertainty: Some(Uncertainty::ClocksDisagree),
                 ..When::default()
             },
@@ -225,24 +235,24 @@ mod tests {
             write(9, "2026-05-01T11:00:00Z"),
             write(5, "2026-05-01T10:00:00Z"),
         ]);
-        let between = anchors.of(7, None);
+        let between = anchors.time_of(7, None);
         assert_eq!(between.after, Some(time("2026-05-01T10:00:00Z")));
         assert_eq!(
             (between.before, between.uncertainty),
             (Some(time("2026-05-01T11:00:00Z")), None)
         );
-        let first = anchors.of(3, None);
+        let first = anchors.time_of(3, None);
         assert_eq!(
             (first.after, first.before),
             (None, Some(time("2026-05-01T10:00:00Z")))
         );
-        let own = anchors.of(7, Some(Recorded::Time(time("2026-05-01T10:30:00Z"))));
+        let own = anchors.time_of(7, Some(Recorded::Time(time("2026-05-01T10:30:00Z"))));
         assert_eq!(
             (own.at, own.uncertainty),
             (Some(time("2026-05-01T10:30:00Z")), None)
         );
         assert_eq!(
-            anchors.of(7, Some(Recorded::NoZone)).uncertainty,
+            anchors.time_of(7, Some(Recorded::NoZone)).uncertainty,
             Some(Uncertainty::NoZone)
         );
     }
@@ -253,10 +263,10 @@ mod tests {
             write(5, "2026-05-01T12:00:00Z"),
             write(9, "2026-05-01T11:00:00Z"),
         ]);
-        let between = anchors.of(7, None);
+        let between = anchors.time_of(7, None);
         let expected = (None, None, Some(Uncertainty::ClocksDisagree));
         assert_eq!((between.after, between.before, between.uncertainty), expected);
-        let own = anchors.of(9, Some(Recorded::Time(time("2026-05-01T11:00:00Z"))));
+        let own = anchors.time_of(9, Some(Recorded::Time(time("2026-05-01T11:00:00Z"))));
         assert_eq!(
             (own.at.is_some(), own.uncertainty),
             (true, Some(Uncertainty::ClocksDisagree))
@@ -270,19 +280,19 @@ mod tests {
             ..write(7, "2026-05-01T08:00:00Z")
         };
         let anchors = Anchors::new(vec![write(5, "2026-05-01T10:00:00Z"), old]);
-        let before = anchors.of(6, None);
+        let before = anchors.time_of(6, None);
         assert_eq!(
             (before.after, before.before),
             (Some(time("2026-05-01T10:00:00Z")), None)
         );
-        let own = anchors.of(7, Some(Recorded::Copied(old.time)));
+        let own = anchors.time_of(7, Some(Recorded::Copied(old.time)));
         assert_eq!(
             (own.at, own.uncertainty),
             (Some(old.time), Some(Uncertainty::Copied))
         );
-        let first = anchors.of(4, Some(Recorded::Time(time("2026-05-01T09:00:00Z"))));
+        let first = anchors.time_of(4, Some(Recorded::Time(time("2026-05-01T09:00:00Z"))));
         assert_eq!(first.uncertainty, None);
-        let early = anchors.of(3, Some(Recorded::Copied(time("2026-05-01T11:00:00Z"))));
+        let early = anchors.time_of(3, Some(Recorded::Copied(time("2026-05-01T11:00:00Z"))));
         assert_eq!(early.uncertainty, Some(Uncertainty::ClocksDisagree));
     }
 }

@@ -17,7 +17,7 @@ pub struct ArchivedState {
     /// The time of the state.
     pub at: Timestamp,
     /// The temporary directory of a state that is not an export.
-    _written: Option<TempDir>,
+    _directory: Option<TempDir>,
 }
 
 impl ArchivedState {
@@ -25,24 +25,24 @@ impl ArchivedState {
         Self {
             path: export.path.clone(),
             at: export.taken_at,
-            _written: None,
+            _directory: None,
         }
     }
 
     /// Applies an export's recorded changes, all of them or those until a time, and writes the resulting state to a
     /// temporary file. Without recorded changes, returns the export itself.
-    fn written(export: &Archived, until: Option<Timestamp>, operator: &dyn Operator) -> Result<Self> {
+    fn write(export: &Archived, until: Option<Timestamp>, operator: &dyn Operator) -> Result<Self> {
         if !export.changes().exists() {
             return Ok(Self::of(export));
         }
-        let folder = tempfile::tempdir().map_err(Failure::io("write a temporary file"))?;
-        let path = folder.path().join(export.path.file_name().unwrap_or_default());
+        let directory = tempfile::tempdir().map_err(Failure::io("write a temporary file"))?;
+        let path = directory.path().join(export.path.file_name().unwrap_or_default());
         let (reached, _) = write_state(export, until, &path)?;
         warn_of_gap(&reached, operator);
         Ok(Self {
             path,
             at: reached.until,
-            _written: Some(folder),
+            _directory: Some(directory),
         })
     }
 }
@@ -54,7 +54,7 @@ const RECORDERS: usize = 3;
 /// counts as a gap.
 const QUIET: SignedDuration = SignedDuration::from_secs(120);
 
-/// The state of an archive at a time: the last export before that time, with the changes recorded until then.
+/// Returns the state of an archive at a time: the last export before that time, with the changes recorded until then.
 ///
 /// # Errors
 /// If there is no earlier export.
@@ -75,33 +75,29 @@ fn state_in(
 
     let mut best: Option<ArchivedState> = None;
     for export in archive.exports()[..later].iter().rev().take(RECORDERS) {
-        let state = ArchivedState::written(export, Some(time), operator)?;
-        let is_better = best.as_ref().is_none_or(|best| state.at > best.at);
-        if is_better {
-            best = Some(state);
-        }
-        if best
-            .as_ref()
-            .is_some_and(|best| time.duration_since(best.at) <= QUIET)
-        {
+        let state = ArchivedState::write(export, Some(time), operator)?;
+        let latest = match best {
+            Some(best) if best.at >= state.at => best,
+            _ => state,
+        };
+        let is_close = time.duration_since(latest.at) <= QUIET;
+        best = Some(latest);
+        if is_close {
             break;
         }
     }
     let Some(state) = best else {
         let folder = folder.display();
         let first = archive.exports().first().map_or(time, |export| export.taken_at);
-        let missing =
+        let message =
             format!("{folder} has no export from {time:.0} or before; the first one is from {first:.0}");
-        return Err(Failure::usage(missing)
+        return Err(Failure::usage(message)
             .hint("name a later time, or a file: nothing is known from before the first export"));
     };
 
-    let exact = if state._written.is_some() {
-        QUIET
-    } else {
-        SignedDuration::ZERO
-    };
-    if time.duration_since(state.at) > exact {
+    let is_recorded = state._directory.is_some();
+    let tolerance = if is_recorded { QUIET } else { SignedDuration::ZERO };
+    if time.duration_since(state.at) > tolerance {
         let at = state.at;
         let until = match archive.exports().get(later) {
             Some(next) => format!(" until {:.0}", next.taken_at),
@@ -114,8 +110,8 @@ fn state_in(
     Ok(state)
 }
 
-/// The states around a time: the one [at that time](state_at), and the first export after it. Without a later export,
-/// the second is the last recorded state, if there is one.
+/// Returns the states around a time: the one [at that time](state_at), and the first export after it. Without a later
+/// export, the second is the last recorded state, if there is one.
 pub fn states_around(
     folder: &Path,
     time: Timestamp,
@@ -128,7 +124,10 @@ pub fn states_around(
         .partition_point(|export| export.taken_at <= time);
     let after = match (archive.exports().get(later), archive.exports().last()) {
         (Some(next), _) => Some(ArchivedState::of(next)),
-        (None, Some(last)) if last.changes().exists() => Some(ArchivedState::written(last, None, operator)?),
+        (None, Some(last)) if last.changes().exists() => {
+            let until = None;
+            Some(ArchivedState::write(last, until, operator)?)
+        }
         _ => None,
     };
     Ok((before, after))

@@ -67,9 +67,8 @@ impl Estimate {
             Some(eviction) => (eviction.batch, eviction.pause, eviction.patience),
             None => (1, SignedDuration::ZERO, PATIENCE),
         };
-        let addresses = pods.iter().flat_map(|pod| pod.addresses.iter().copied());
         let simulated = answer::Eviction {
-            addresses: addresses.collect(),
+            addresses: pods.iter().flat_map(|pod| pod.addresses.clone()).collect(),
             batch,
             pause: pause.into(),
             patience: patience.into(),
@@ -87,7 +86,7 @@ impl Estimate {
     }
 }
 
-/// The cluster with the old pool disabled and the new one enabled.
+/// Builds the scenario: the cluster with the old pool disabled and the new one enabled.
 fn scenario(snapshot: &Snapshot, migration: &Migration, pods: &[&WorkloadPod]) -> Scenario {
     let mut start = Start::of(snapshot);
     if let Some(new) = &migration.new {
@@ -119,14 +118,14 @@ fn scenario(snapshot: &Snapshot, migration: &Migration, pods: &[&WorkloadPod]) -
     for pod in &start.pods {
         *pods_on_node.entry(&pod.node).or_default() += 1;
     }
-    let most = pods_on_node.into_values().max().unwrap_or_default();
+    let largest_node = pods_on_node.into_values().max().unwrap_or_default();
 
-    let usual = Scenario::default();
+    let default = Scenario::default();
     Scenario {
         datastore: snapshot.datastore,
         pods_per_node: 0,
-        max_pods_per_node: usual.max_pods_per_node.max(most),
+        max_pods_per_node: default.max_pods_per_node.max(largest_node),
         start: Some(Arc::new(start)),
-        ..usual
+        ..default
     }
 }

@@ -31,7 +31,7 @@ type Owner = (String, Controller);
 #[derive(Default)]
 struct Batch {
     /// The owners of evicted pods, by pod UID.
-    gone: BTreeMap<String, Owner>,
+    evicted: BTreeMap<String, Owner>,
     /// Reasons why KubeVirt does not migrate virtual machines, by pod UID.
     refused: BTreeMap<String, String>,
     /// True if a pod was evicted, was already gone, or was refused permanently.
@@ -42,7 +42,7 @@ struct Batch {
 #[derive(Default)]
 struct Progress {
     evicted: Cell<usize>,
-    left: Cell<usize>,
+    remaining: Cell<usize>,
     /// True while an eviction has been requested and not answered.
     is_asking: Cell<bool>,
 }
@@ -51,7 +51,7 @@ impl fmt::Display for Progress {
     /// Writes `2 pods evicted, 22 left`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let evicted = count(self.evicted.get(), "pod", "pods");
-        write!(f, "{evicted} evicted, {} left", self.left.get())?;
+        write!(f, "{evicted} evicted, {} left", self.remaining.get())?;
         if self.is_asking.get() {
             f.write_str("; one eviction was not answered, and may still happen")?;
         }
@@ -78,28 +78,30 @@ impl Eviction {
         pods: usize,
         operator: &dyn Operator,
     ) -> Result<()> {
-        let now = WritingNow::begin();
+        let guard = WritingNow::begin();
         let interrupt = Interrupt::on_signals().map_err(Failure::io("wait for signals"))?;
         let progress = Progress {
-            left: Cell::new(pods),
+            remaining: Cell::new(pods),
             ..Progress::default()
         };
         let meter = operator.start(Activity::Evicting);
-        let ended = tokio::select! {
-            ended = self.evict_all(workloads, pool, moves, operator, &progress, &*meter) => ended,
+        let result = tokio::select! {
+            result = self.evict_all(workloads, pool, moves, operator, &progress, &*meter) => result,
             () = interrupt.wait() => Err(progress.interrupted()),
         };
         meter.end();
-        drop(now);
-        if ended
-            .as_ref()
-            .is_err_and(|failure| failure.kind != Kind::Interrupted)
+        drop(guard);
+
+        // The failure of an interrupted run already contains the progress.
+        if let Err(failure) = &result
+            && failure.kind != Kind::Interrupted
         {
             operator.info(progress.to_string());
         }
-        ended
+        result
     }
 
+    /// Evicts batch after batch, and waits after each until the pods are back.
     async fn evict_all(
         &self,
         workloads: &Workloads,
@@ -111,27 +113,38 @@ impl Eviction {
     ) -> Result<()> {
         // If namespaces cannot be read, only pod annotations are known; the survey reports that.
         let namespaces = workloads.namespaces().await.unwrap_or_default();
-        let old = pool.cidr;
         let pins = Pins::of(pool, &namespaces);
-        let (mut asked, mut refused): (BTreeSet<String>, BTreeMap<String, String>) = Default::default();
+        // The pods that were evicted, by UID.
+        let mut evicted: BTreeSet<String> = BTreeSet::new();
+        let mut refused: BTreeMap<String, String> = BTreeMap::new();
         let mut stuck_since: Option<Instant> = None;
         loop {
             let pods = workloads.pods().await?;
-            let of_old = pods
-                .iter()
-                .filter(|pod| moves.can_move(pod, old) && self.is_selected(pod));
-            let (held, free): (Vec<&WorkloadPod>, Vec<&WorkloadPod>) = of_old.partition(|pod| pins.hold(pod));
-            let free = free.into_iter().filter(|pod| !refused.contains_key(&pod.uid));
-            let (ending, left): (Vec<_>, Vec<_>) = free.partition(|pod| asked.contains(&pod.uid));
-            progress.evicted.set(asked.len());
-            progress.left.set(left.len());
-            meter.set(asked.len() as u64, (asked.len() + left.len()) as u64);
-            let Some(first) = left.first().or(ending.first()) else {
-                operator.info(format!("evicted {}", count(asked.len(), "pod", "pods")));
-                if !held.is_empty() {
-                    let held = count(held.len(), "pod", "pods");
+            let mut pinned: usize = 0;
+            let mut ending: Vec<&WorkloadPod> = Vec::new();
+            let mut remaining: Vec<&WorkloadPod> = Vec::new();
+            for pod in &pods {
+                if !moves.can_move(pod, pool.cidr) || !self.is_selected(pod) {
+                    continue;
+                }
+                if pins.hold(pod) {
+                    pinned += 1;
+                } else if evicted.contains(&pod.uid) {
+                    ending.push(pod);
+                } else if !refused.contains_key(&pod.uid) {
+                    remaining.push(pod);
+                }
+            }
+            progress.evicted.set(evicted.len());
+            progress.remaining.set(remaining.len());
+            meter.set(evicted.len() as u64, (evicted.len() + remaining.len()) as u64);
+
+            let Some(first) = remaining.first().or(ending.first()) else {
+                operator.info(format!("evicted {}", count(evicted.len(), "pod", "pods")));
+                if pinned > 0 {
+                    let pinned = count(pinned, "pod", "pods");
                     operator.warn(format!(
-                        "not evicted, since an annotation asks for the old pool or an address in it: {held}"
+                        "not evicted, since an annotation asks for the old pool or an address in it: {pinned}"
                     ));
                 }
                 for machine in refused.values() {
@@ -140,38 +153,35 @@ impl Eviction {
                 return Ok(());
             };
 
-            let Batch {
-                gone,
-                refused: unmoved,
-                has_moved,
-            } = self.batch(workloads, &left, progress).await?;
-            refused.extend(unmoved);
-            if has_moved {
+            let batch = self.evict_batch(workloads, &remaining, progress).await?;
+            refused.extend(batch.refused);
+            if batch.has_moved {
                 stuck_since = None;
             } else if stuck_since.get_or_insert_with(Instant::now).elapsed() >= self.patience() {
-                return Err(self.stopped(first, left.len(), ending.len()));
+                return Err(self.stuck(first, remaining.len(), ending.len()));
             }
-            if gone.is_empty() {
+            if batch.evicted.is_empty() {
                 sleep(POLL).await;
                 continue;
             }
 
-            asked.extend(gone.keys().cloned());
-            self.wait_until_back(workloads, &pods, &gone, pool).await?;
+            evicted.extend(batch.evicted.keys().cloned());
+            self.wait_until_back(workloads, &pods, &batch.evicted, pool)
+                .await?;
             sleep(Duration::try_from(self.pause).unwrap_or_default()).await;
         }
     }
 
     /// Evicts as many pods as may be absent at the same time.
-    async fn batch(
+    async fn evict_batch(
         &self,
         workloads: &Workloads,
-        left: &[&WorkloadPod],
+        remaining: &[&WorkloadPod],
         progress: &Progress,
     ) -> Result<Batch> {
         let mut batch = Batch::default();
-        for pod in left {
-            if batch.gone.len() >= self.batch.max(1) {
+        for pod in remaining {
+            if batch.evicted.len() >= self.batch.max(1) {
                 break;
             }
             let Some(controller) = &pod.controller else {
@@ -188,13 +198,13 @@ impl Eviction {
             match answer {
                 Evicted::Yes => {
                     progress.evicted.set(progress.evicted.get() + 1);
-                    progress.left.set(progress.left.get().saturating_sub(1));
-                    batch
-                        .gone
-                        .insert(pod.uid.clone(), (pod.namespace.clone(), controller.clone()));
+                    let remaining = progress.remaining.get();
+                    progress.remaining.set(remaining.saturating_sub(1));
+                    let owner = (pod.namespace.clone(), controller.clone());
+                    batch.evicted.insert(pod.uid.clone(), owner);
                 }
-                Evicted::Refused(why) => {
-                    let machine = format!("{}/{}: {why}", pod.namespace, controller.name);
+                Evicted::Refused(reason) => {
+                    let machine = format!("{}/{}: {reason}", pod.namespace, controller.name);
                     batch.refused.insert(pod.uid.clone(), machine);
                 }
                 Evicted::Gone | Evicted::NotNow => {}
@@ -204,12 +214,12 @@ impl Eviction {
     }
 
     /// The error if no pod moved for [`Self::patience`]: budgets protect pods, or evicted pods have not ended.
-    fn stopped(&self, example: &WorkloadPod, left: usize, ending: usize) -> Failure {
+    fn stuck(&self, example: &WorkloadPod, remaining: usize, ending: usize) -> Failure {
         let waited = self.patience;
         let WorkloadPod { namespace, name, .. } = example;
-        if left > 0 {
+        if remaining > 0 {
             return Failure::refused(format!(
-                "for {waited:#}, no eviction was allowed; pods left: {left}, such as {namespace}/{name}"
+                "for {waited:#}, no eviction was allowed; pods left: {remaining}, such as {namespace}/{name}"
             ))
             .hint(Hint::new(
                 "{} shows what disruption budgets allow; a busy API server allows none, too",
@@ -232,53 +242,63 @@ impl Eviction {
         &self,
         workloads: &Workloads,
         before: &[WorkloadPod],
-        gone: &BTreeMap<String, Owner>,
+        evicted: &BTreeMap<String, Owner>,
         old: &Pool,
     ) -> Result<()> {
-        let owners: BTreeSet<&Owner> = gone.values().collect();
-        let known: BTreeSet<&str> = before.iter().map(|pod| pod.uid.as_str()).collect();
+        let owners: BTreeSet<&Owner> = evicted.values().collect();
+        let uids_before: BTreeSet<&str> = before.iter().map(|pod| pod.uid.as_str()).collect();
         let began = Instant::now();
         loop {
             let pods = workloads.pods().await?;
-            let is_of_owners = |pod: &&WorkloadPod| owners.iter().any(|owner| is_of(pod, owner));
-            let mut new = pods
-                .iter()
-                .filter(|pod| !known.contains(pod.uid.as_str()))
-                .filter(is_of_owners);
-            let is_of_old = |pod: &&WorkloadPod| pod.addresses.iter().any(|one| old.cidr.contains(one));
-            if let Some(WorkloadPod { namespace, name, .. }) = new.find(is_of_old) {
-                let hint = "an annotation or the CNI plugin's configuration might ask for the pool: {} shows annotations";
-                return Err(Failure::refused(format!(
-                    "the new pod {namespace}/{name} got an address from the old pool again: eviction stopped"
-                ))
-                .hint(Hint::new(hint, [Call::to(["migrate", "--from", &old.name])])));
+            for pod in &pods {
+                let is_new = !uids_before.contains(pod.uid.as_str());
+                let is_of_old = pod.addresses.iter().any(|address| old.cidr.contains(address));
+                if is_new && is_of_old && owners.iter().any(|owner| is_owned_by(pod, owner)) {
+                    return Err(got_old_address(pod, old));
+                }
             }
 
-            // An evicted pod may still be ready until its node notices the eviction.
-            let ready = |pods: &[WorkloadPod], owner: &Owner| {
-                let is_ready =
-                    |pod: &&WorkloadPod| pod.ready && is_of(pod, owner) && !gone.contains_key(&pod.uid);
-                pods.iter().filter(is_ready).count()
-            };
-            let expected = |owner: &Owner| before.iter().filter(|pod| pod.ready && is_of(pod, owner)).count();
-            let Some(owner) = owners.iter().find(|owner| ready(&pods, owner) < expected(owner)) else {
+            let mut has_absent = false;
+            for owner in &owners {
+                // An evicted pod may still be ready until its node notices the eviction.
+                let is_ready = |pod: &&WorkloadPod| {
+                    pod.ready && is_owned_by(pod, owner) && !evicted.contains_key(&pod.uid)
+                };
+                let ready = pods.iter().filter(is_ready).count();
+                let was_ready = |pod: &&WorkloadPod| pod.ready && is_owned_by(pod, owner);
+                let expected = before.iter().filter(was_ready).count();
+                if ready >= expected {
+                    continue;
+                }
+
+                has_absent = true;
+                if began.elapsed() >= self.patience() {
+                    let (namespace, Controller { kind, name }) = owner;
+                    let waited = self.patience;
+                    return Err(Failure::refused(format!(
+                        "{kind} {namespace}/{name} has had only {ready} of {expected} pods ready for {waited:#}: eviction stopped"
+                    ))
+                    .hint(Hint::new("once its pods are ready, {} continues", [Call::again()])));
+                }
+            }
+            if !has_absent {
                 return Ok(());
-            };
-            if began.elapsed() >= self.patience() {
-                let (namespace, Controller { kind, name }) = owner;
-                let ready = ready(&pods, owner);
-                let expected = expected(owner);
-                let waited = self.patience;
-                return Err(Failure::refused(format!(
-                    "{kind} {namespace}/{name} has had only {ready} of {expected} pods ready for {waited:#}: eviction stopped"
-                ))
-                .hint(Hint::new("once its pods are ready, {} continues", [Call::again()])));
             }
             sleep(POLL).await;
         }
     }
 }
 
-fn is_of(pod: &WorkloadPod, (namespace, controller): &Owner) -> bool {
+fn is_owned_by(pod: &WorkloadPod, (namespace, controller): &Owner) -> bool {
     pod.namespace == *namespace && pod.controller.as_ref() == Some(controller)
+}
+
+/// The failure if a pod that replaces an evicted one gets an address from the old pool.
+fn got_old_address(pod: &WorkloadPod, old: &Pool) -> Failure {
+    let WorkloadPod { namespace, name, .. } = pod;
+    let hint = "an annotation or the CNI plugin's configuration might ask for the pool: {} shows annotations";
+    Failure::refused(format!(
+        "the new pod {namespace}/{name} got an address from the old pool again: eviction stopped"
+    ))
+    .hint(Hint::new(hint, [Call::to(["migrate", "--from", &old.name])]))
 }

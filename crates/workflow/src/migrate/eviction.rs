@@ -26,11 +26,12 @@ pub struct Eviction {
 impl Eviction {
     /// True for a pod on the requested nodes and in the requested namespace.
     pub(super) fn is_selected(&self, pod: &WorkloadPod) -> bool {
-        (self.nodes.is_empty() || self.nodes.contains(&pod.node))
-            && self
-                .namespace
-                .as_ref()
-                .is_none_or(|namespace| *namespace == pod.namespace)
+        let is_of_node = self.nodes.is_empty() || self.nodes.contains(&pod.node);
+        let is_of_namespace = match &self.namespace {
+            Some(namespace) => *namespace == pod.namespace,
+            None => true,
+        };
+        is_of_node && is_of_namespace
     }
 
     pub(super) fn patience(&self) -> Duration {

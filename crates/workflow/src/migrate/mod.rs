@@ -11,7 +11,7 @@ use calipam_model::document::Document;
 use calipam_model::edit::Precondition;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
-use calipam_model::snapshot::DatastoreKind;
+use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_model::writable::Object;
 use calipam_plan::migrate::{self, Migration, Phase, StoredPools, Survey, Target};
 use calipam_plan::{Basis, Plan, PlanKind, Refused, SkipReason, Skipped};
@@ -26,7 +26,7 @@ use crate::check::{CheckResult, Criteria, read_and_check};
 use crate::failure::{Failure, Result};
 use crate::operator::{Access, Activity, Proposal};
 use crate::preflight::Passed;
-use crate::read::wait;
+use crate::read::{guid, wait};
 use crate::run::{Intent, Run};
 use crate::scope::unknown_pool;
 use crate::second_read::{Planned, plan_after_grace, warn_of_short_grace};
@@ -64,52 +64,39 @@ pub struct Migrated {
 /// If an object cannot be read or written, the migration is refused, or the operator does not agree.
 pub async fn migrate(access: Access<'_>, request: &MigrateRequest) -> Result<Migrated> {
     let run = Run::on_live(access, &request.intent, ["migrate a pool", "a migration"])?;
-    let criteria = &request.criteria;
-    let (mut seen, mut surveyed, stored) = survey_all(access, request).await?;
-    if surveyed.survey.phase == Phase::Move
-        && let (Some(eviction), true) = (&request.eviction, run.writing().is_some())
+    let (seen, surveyed, stored) = survey_all(access, request).await?;
+    if let Some(eviction) = &request.eviction
+        && surveyed.survey.phase == Phase::Move
+        && run.writing().is_some()
     {
-        evict(&run, &surveyed, eviction).await?;
-        (seen, surveyed, _) = survey_all(access, request).await?;
-        // The next phase needs another run, because the operator has not seen its plan.
-        let plan = Plan::new(PlanKind::Migrate, &seen.snapshot, Vec::new());
-        return Ok(Migrated {
-            surveyed,
-            repaired: run.write(plan, None).await?,
-            was_shown: true,
-        });
+        return evict_and_survey(&run, request, &surveyed, eviction).await;
     }
 
-    let survey = &surveyed.survey;
     // The journal's command names the phase, so that the list of journals shows it.
+    let survey = &surveyed.survey;
     let mut intent = request.intent.clone();
     if let Some(writing) = &mut intent.writing {
-        writing.command = format!(
-            "{}: {} {}",
-            writing.command, survey.phase, survey.migration.old.name
-        );
+        let pool = &survey.migration.old.name;
+        writing.command = format!("{}: {} {pool}", writing.command, survey.phase);
     }
     let mut run = Run {
         intent: &intent,
         ..run
     };
+
     if run.writing().is_some() && survey.phase != Phase::Move {
         access.operator.show(Proposal::Migration(&surveyed))?;
     }
     let repaired = if survey.phase == Phase::CleanUp {
-        warn_of_short_grace(&seen.snapshot, criteria, access.operator);
-        let clean_up = |basis: &Basis<'_>| migrate::clean_up(basis, &survey.migration);
-        let Planned { seen, plan, passed } =
-            plan_after_grace(&run, criteria, seen, Vec::new(), clean_up).await?;
-        run.write(seen.try_plan(plan, criteria)?, passed).await?
+        clean_up(&run, request, seen, &survey.migration).await?
     } else {
-        let plan = pools_or_skipped(&mut run, request, &seen, survey, &stored)?;
+        let plan = plan_or_skip_pools(&mut run, request, &seen, survey, &stored)?;
         let passed = match survey.phase {
             Phase::Delete => wait_for_grace(&run, request, &seen, &plan).await?,
             _ => None,
         };
-        let holds = async |_: bool| look_again(&run, request, survey).await;
-        run.write_if(plan, passed, holds).await?
+        let check_again = async |_: bool| check_phase_again(&run, request, survey).await;
+        run.write_if(plan, passed, check_again).await?
     };
     Ok(Migrated {
         surveyed,
@@ -118,9 +105,45 @@ pub async fn migrate(access: Access<'_>, request: &MigrateRequest) -> Result<Mig
     })
 }
 
+/// Evicts pods of the old pool, and surveys the migration again. Does not begin the next phase, which needs another
+/// run because the operator has not seen its plan.
+async fn evict_and_survey(
+    run: &Run<'_>,
+    request: &MigrateRequest,
+    surveyed: &Surveyed,
+    eviction: &Eviction,
+) -> Result<Migrated> {
+    evict(run, surveyed, eviction).await?;
+    let (seen, surveyed, _) = survey_all(run.access, request).await?;
+
+    let empty_plan = Plan::new(PlanKind::Migrate, &seen.snapshot, Vec::new());
+    let passed = None;
+    Ok(Migrated {
+        surveyed,
+        repaired: run.write(empty_plan, passed).await?,
+        was_shown: true,
+    })
+}
+
+/// Plans the removal of what is left in the old pool, reads it a second time after the grace period, and removes it.
+async fn clean_up(
+    run: &Run<'_>,
+    request: &MigrateRequest,
+    seen: CheckResult,
+    migration: &Migration,
+) -> Result<Repaired> {
+    let criteria = &request.criteria;
+    warn_of_short_grace(&seen.snapshot, criteria, run.access.operator);
+
+    let plan = |basis: &Basis<'_>| migrate::clean_up(basis, migration);
+    let reports = Vec::new();
+    let Planned { seen, plan, passed } = plan_after_grace(run, criteria, seen, reports, plan).await?;
+    run.write(seen.try_plan(plan, criteria)?, passed).await
+}
+
 /// Plans a phase that writes a pool. If the run only plans, a refusal becomes part of the plan, so that the survey is
 /// still shown.
-fn pools_or_skipped(
+fn plan_or_skip_pools(
     run: &mut Run<'_>,
     request: &MigrateRequest,
     seen: &CheckResult,
@@ -154,10 +177,11 @@ fn allowed_plan(
 }
 
 /// A time that is longer than a CNI plugin takes to assign an address: Calico's plugin gives up after 90 seconds.
-const ADD: SignedDuration = SignedDuration::from_mins(2);
+const LONGEST_ADD: SignedDuration = SignedDuration::from_mins(2);
 
-/// Performs the preflight, and waits for the grace period, but at most [`ADD`], before the pool is deleted: a plugin
-/// that read the pool while it was enabled may claim a block there a moment later. `None` if nothing is written.
+/// Performs the preflight, and waits for the grace period, but at most [`LONGEST_ADD`], before the pool is deleted: a
+/// plugin that read the pool while it was enabled may claim a block there a moment later. Returns `None` if nothing is
+/// written.
 async fn wait_for_grace(
     run: &Run<'_>,
     request: &MigrateRequest,
@@ -171,13 +195,14 @@ async fn wait_for_grace(
     let passed = run
         .preflight(writing, &cluster, sources(PlanKind::Migrate), plan.actions.len())
         .await?;
-    let after = calipam_check::grace(&seen.snapshot, &request.criteria.options).min(ADD);
-    if after.is_positive() {
+    let grace = calipam_check::grace(&seen.snapshot, &request.criteria.options);
+    let pause = grace.min(LONGEST_ADD);
+    if pause.is_positive() {
         run.access.operator.info(format!(
-            "checking the pool again in {after:#}, before it is deleted: a pod that was starting when it was disabled can \
+            "checking the pool again in {pause:#}, before it is deleted: a pod that was starting when it was disabled can \
              still get a block in it"
         ));
-        wait(after, Activity::WaitingForSecondRead, run.access.operator).await;
+        wait(pause, Activity::WaitingForSecondRead, run.access.operator).await;
     }
     Ok(Some(passed))
 }
@@ -201,24 +226,24 @@ fn phase_has_changed(before: &Survey, now: Phase) -> Failure {
 /// Checks again, just before a phase is written, that it is still the next one and may be written. Returns the
 /// preconditions that the write itself has to check: etcd deletes the pool only if no block was created in it since
 /// this read.
-async fn look_again(
+async fn check_phase_again(
     run: &Run<'_>,
     request: &MigrateRequest,
     before: &Survey,
 ) -> Result<Vec<(Key, Precondition)>> {
-    let (seen, now, stored) = survey(run.access, request).await?;
-    if before.phase != now.phase {
-        return Err(phase_has_changed(before, now.phase));
+    let (seen, after, stored) = survey(run.access, request).await?;
+    if before.phase != after.phase {
+        return Err(phase_has_changed(before, after.phase));
     }
-    allowed_plan(request, &seen, &now, &stored)?;
+    allowed_plan(request, &seen, &after, &stored)?;
 
     let mut preconditions = Vec::new();
-    if now.phase == Phase::Delete
+    if after.phase == Phase::Delete
         && seen.snapshot.datastore == DatastoreKind::Etcd
         && let Ok(revision) = seen.snapshot.revision.parse()
     {
-        let old = Key::Block(now.migration.old.cidr);
-        preconditions.push((old, Precondition::NoBlockSince(revision)));
+        let pool = Key::Block(after.migration.old.cidr);
+        preconditions.push((pool, Precondition::NoBlockSince(revision)));
     }
     Ok(preconditions)
 }
@@ -227,37 +252,23 @@ async fn look_again(
 async fn survey(access: Access<'_>, request: &MigrateRequest) -> Result<(CheckResult, Survey, StoredPools)> {
     let criteria = &request.criteria;
     let mut seen = read_and_check(access, criteria).await?;
-    let found = migrate::find(&seen.snapshot, request.from.as_deref(), &request.target)?;
-    let unknown = |name: &str| unknown_pool(&[&seen.snapshot], name);
-    let (old, target) = found.ok_or_else(|| unknown(request.from.as_deref().unwrap_or_default()))?;
+    let requested = request.from.as_deref();
+    let Some((old, target)) = migrate::find(&seen.snapshot, requested, &request.target)? else {
+        return Err(unknown_pool(&[&seen.snapshot], requested.unwrap_or_default()));
+    };
     let migration = Migration::of(&seen.snapshot, old, &target)?;
 
-    let pool = async |name: &str| -> Result<Document> {
-        let stored = access
-            .datastore
-            .stored(&[Key::Pool(name.to_owned())])
-            .await?
-            .pop()
-            .flatten();
-        match stored.and_then(|stored| stored.object) {
-            Some(Object::Pool(pool)) => Ok(pool),
-            // The pool was deleted after it was listed.
-            _ => Err(unknown(name)),
-        }
-    };
-    let old = pool(&migration.old.name).await?;
+    let old = stored_pool(access, &seen.snapshot, &migration.old.name).await?;
     let new = match &migration.new {
-        Some(new) if !migration.creates => Some(pool(&new.name).await?),
+        Some(new) if !migration.creates => Some(stored_pool(access, &seen.snapshot, &new.name).await?),
         _ => None,
     };
     let stored = StoredPools { old, new };
 
     let mut survey = migrate::survey(&seen.basis(criteria), migration);
-    survey.differences = stored
-        .new
-        .iter()
-        .flat_map(|new| migrate::differences(&stored.old, new))
-        .collect();
+    if let Some(new) = &stored.new {
+        survey.differences = migrate::differences(&stored.old, new);
+    }
     let users = survey.movers();
     survey.capacity = migrate::capacity(&mut seen.snapshot, &survey.migration, &users);
     if matches!(survey.phase, Phase::Create | Phase::Disable) {
@@ -265,6 +276,17 @@ async fn survey(access: Access<'_>, request: &MigrateRequest) -> Result<(CheckRe
     }
 
     Ok((seen, survey, stored))
+}
+
+/// Reads a pool of the snapshot as it is stored.
+async fn stored_pool(access: Access<'_>, snapshot: &Snapshot, name: &str) -> Result<Document> {
+    let key = Key::Pool(name.to_owned());
+    let stored = access.datastore.stored(&[key]).await?.pop().flatten();
+    match stored.and_then(|stored| stored.object) {
+        Some(Object::Pool(pool)) => Ok(pool),
+        // The pool was deleted after it was listed.
+        _ => Err(unknown_pool(&[snapshot], name)),
+    }
 }
 
 /// Surveys the migration, and adds Kubernetes data about the users that move.
@@ -275,14 +297,22 @@ async fn survey_all(
     let (seen, survey, stored) = survey(access, request).await?;
     let moving = match access.datastore.workloads() {
         Some(workloads) => {
-            let since = seen
-                .snapshot
-                .cluster
-                .as_ref()
-                .and_then(|cluster| cluster.is_since((3, 32)));
+            // Since Calico 3.32, virtual machines keep their addresses.
+            let live_migration_moves = match &seen.snapshot.cluster {
+                Some(cluster) => cluster.is_since((3, 32)) == Some(false),
+                None => false,
+            };
             let eviction = request.eviction.as_ref();
-            let moves = since == Some(false);
-            Some(Moving::read(&workloads, &seen.snapshot, &survey, eviction, moves).await)
+            Some(
+                Moving::read(
+                    &workloads,
+                    &seen.snapshot,
+                    &survey,
+                    eviction,
+                    live_migration_moves,
+                )
+                .await,
+            )
         }
         None => None,
     };
@@ -298,27 +328,23 @@ async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Resul
         ))
     })?;
     run.access.operator.show(Proposal::Migration(surveyed))?;
-    let moving = surveyed.moving.as_ref();
-    let pods = moving.map_or(0, |moving| moving.evictable);
-    let cluster = crate::read::guid(run.access.datastore).await?;
+
+    let mut pods = 0;
+    let mut moves = Moves { machines: false };
+    if let Some(moving) = &surveyed.moving {
+        pods = moving.evictable;
+        moves.machines = moving.live_migration_moves;
+    }
     let question = Question {
-        cluster,
+        cluster: guid(run.access.datastore).await?,
         location: run.access.datastore.location(),
         pods: Some(pods),
         ..Question::default()
     };
     run.ask(question).await?;
 
-    let moves = Moves {
-        machines: moving.is_some_and(|moving| moving.live_migration_moves),
-    };
+    let old = &surveyed.survey.migration.old;
     eviction
-        .run(
-            &workloads,
-            &surveyed.survey.migration.old,
-            moves,
-            pods,
-            run.access.operator,
-        )
+        .run(&workloads, old, moves, pods, run.access.operator)
         .await
 }

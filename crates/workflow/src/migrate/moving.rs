@@ -82,28 +82,35 @@ impl Moving {
         let budgets = or_unread(workloads.budgets().await, &mut unread);
         let namespaces = or_unread(workloads.namespaces().await, &mut unread);
 
-        let by_name: HashMap<String, &WorkloadPod> = pods
-            .iter()
-            .map(|pod| (format!("{}/{}", pod.namespace, pod.name), pod))
-            .collect();
-        let users = survey.users.iter().filter(|user| user.kind == UserKind::Pod);
-        let names: BTreeSet<&str> = users.map(|user| user.name.as_str()).collect();
-        let moving: Vec<&WorkloadPod> = names
-            .iter()
-            .filter_map(|name| by_name.get(*name).copied())
-            .collect();
+        let mut pods_by_name: HashMap<String, &WorkloadPod> = HashMap::new();
+        for pod in &pods {
+            pods_by_name.insert(format!("{}/{}", pod.namespace, pod.name), pod);
+        }
+        let mut moving: BTreeMap<&str, &WorkloadPod> = BTreeMap::new();
+        for user in &survey.users {
+            if user.kind == UserKind::Pod
+                && let Some(pod) = pods_by_name.get(&user.name)
+            {
+                moving.insert(&user.name, pod);
+            }
+        }
+        let moving: Vec<&WorkloadPod> = moving.into_values().collect();
 
         let old = &survey.migration.old;
         let moves = Moves {
             machines: live_migration_moves,
         };
         let pins = Pins::of(old, &namespaces);
-        let evicted: Vec<&WorkloadPod> = moving
-            .iter()
-            .copied()
-            .filter(|pod| moves.can_move(pod, old.cidr) && !pins.hold(pod))
-            .filter(|pod| eviction.is_none_or(|eviction| eviction.is_selected(pod)))
-            .collect();
+        let mut evicted: Vec<&WorkloadPod> = Vec::new();
+        for pod in &moving {
+            let is_selected = match eviction {
+                Some(eviction) => eviction.is_selected(pod),
+                None => true,
+            };
+            if is_selected && moves.can_move(pod, old.cidr) && !pins.hold(pod) {
+                evicted.push(pod);
+            }
+        }
         let estimate = match Estimate::of(snapshot, &survey.migration, &evicted, eviction) {
             Ok(None) if !evicted.is_empty() => {
                 unread.push(
@@ -121,7 +128,7 @@ impl Moving {
         Self {
             evictable: evicted.len(),
             estimate,
-            workloads: groups(&moving, &budgets),
+            workloads: group_by_controller(&moving, &budgets),
             pins: list_pins(&pods, &namespaces, old),
             live_migration_moves,
             unread,
@@ -131,21 +138,22 @@ impl Moving {
 
 /// Lists the annotations of all pods and namespaces that ask for the old pool.
 fn list_pins(pods: &[WorkloadPod], namespaces: &[RequestingNamespace], old: &Pool) -> Vec<Pin> {
-    let mut all: BTreeSet<Pin> = BTreeSet::new();
+    let mut pins: BTreeSet<Pin> = BTreeSet::new();
     for pod in pods {
         let subject = match &pod.controller {
             Some(controller) => format!("{} {}/{}", controller.kind, pod.namespace, controller.name),
             None => format!("Pod {}/{}", pod.namespace, pod.name),
         };
-        all.extend(pins(subject, &pod.requests, old));
+        pins.extend(pins_of_subject(&subject, &pod.requests, old));
     }
     for namespace in namespaces {
         let subject = format!("Namespace {}", namespace.name);
-        all.extend(pins(subject, &namespace.requests, old));
+        pins.extend(pins_of_subject(&subject, &namespace.requests, old));
     }
-    all.into_iter().collect()
+    pins.into_iter().collect()
 }
 
+/// Returns the data of a read, or the empty list if it failed, whose error is added to `unread`.
 fn or_unread<T>(read: calipam_datastore::Result<Vec<T>>, unread: &mut Vec<String>) -> Vec<T> {
     read.unwrap_or_else(|error| {
         unread.push(error.to_string());
@@ -154,7 +162,7 @@ fn or_unread<T>(read: calipam_datastore::Result<Vec<T>>, unread: &mut Vec<String
 }
 
 /// Groups pods by their controllers; a pod without one is a group of its own.
-fn groups(pods: &[&WorkloadPod], budgets: &[Budget]) -> Vec<Group> {
+fn group_by_controller(pods: &[&WorkloadPod], budgets: &[Budget]) -> Vec<Group> {
     let mut groups: BTreeMap<(String, Option<String>, String), Group> = BTreeMap::new();
     for pod in pods {
         let (kind, name) = match &pod.controller {
@@ -170,28 +178,28 @@ fn groups(pods: &[&WorkloadPod], budgets: &[Budget]) -> Vec<Group> {
             budgets: BTreeMap::new(),
         });
         group.pods += 1;
-        let covering = budgets.iter().filter(|budget| budget.covers(pod));
-        group
-            .budgets
-            .extend(covering.map(|budget| (budget.name.clone(), budget.allowed)));
+        for budget in budgets {
+            if budget.covers(pod) {
+                group.budgets.insert(budget.name.clone(), budget.allowed);
+            }
+        }
     }
     groups.into_values().collect()
 }
 
-/// The requests of a subject that ask for the old pool.
-fn pins<'a>(
-    subject: String,
-    requests: &'a [AddressRequest],
-    old: &'a Pool,
-) -> impl Iterator<Item = Pin> + 'a {
-    requests
-        .iter()
-        .filter(|request| asks_for(request, old))
-        .map(move |request| Pin {
-            subject: subject.clone(),
-            annotation: request.annotation,
-            value: request.value.clone(),
-        })
+/// Returns the requests of a subject that ask for the old pool.
+fn pins_of_subject(subject: &str, requests: &[AddressRequest], old: &Pool) -> Vec<Pin> {
+    let mut pins = Vec::new();
+    for request in requests {
+        if asks_for(request, old) {
+            pins.push(Pin {
+                subject: subject.to_owned(),
+                annotation: request.annotation,
+                value: request.value.clone(),
+            });
+        }
+    }
+    pins
 }
 
 /// Returns true for an annotation that asks for the pool, by name or CIDR, or for one of its addresses.
@@ -218,12 +226,13 @@ pub(super) struct Pins<'p> {
 impl<'p> Pins<'p> {
     /// Looks for requests of pods and their namespaces that ask for the old pool.
     pub(super) fn of(old: &'p Pool, namespaces: &'p [RequestingNamespace]) -> Self {
-        let namespaces = namespaces
-            .iter()
-            .map(|requesting| (requesting.name.as_str(), requesting.requests.as_slice()));
+        let mut requests_by_namespace: HashMap<&str, &[AddressRequest]> = HashMap::new();
+        for namespace in namespaces {
+            requests_by_namespace.insert(&namespace.name, &namespace.requests);
+        }
         Self {
             old,
-            namespaces: namespaces.collect(),
+            namespaces: requests_by_namespace,
         }
     }
 

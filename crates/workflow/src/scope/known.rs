@@ -1,6 +1,7 @@
 //! The names and networks that a cluster has, in objects and in records.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
@@ -15,15 +16,13 @@ use crate::failure::{Failure, Result};
 
 /// All owner records in sound blocks.
 fn attributes(snapshot: &Snapshot) -> impl Iterator<Item = AttributeRef<'_>> {
-    let sound = snapshot
-        .blocks
-        .iter()
-        .filter_map(|block| block.value.content.sound());
-    sound.flat_map(Block::attributes)
+    let blocks = snapshot.blocks.iter();
+    let sound_blocks = blocks.filter_map(|block| block.value.content.sound());
+    sound_blocks.flat_map(Block::attributes)
 }
 
 /// Adds strings that are not empty. Neighboring records mostly have the same string, which is added only once.
-fn add<'s>(known: &mut BTreeSet<String>, texts: impl Iterator<Item = TextRef<'s>>) {
+fn insert_all<'s>(known: &mut BTreeSet<String>, texts: impl Iterator<Item = TextRef<'s>>) {
     let mut last = TextRef::EMPTY;
     for text in texts {
         if text != last {
@@ -34,21 +33,19 @@ fn add<'s>(known: &mut BTreeSet<String>, texts: impl Iterator<Item = TextRef<'s>
 }
 
 /// The namespaces that every cluster has.
-const OF_KUBERNETES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+const KUBERNETES_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// The namespaces that every cluster has, and those that a pod, an endpoint, a service or a record names; namespaces
 /// themselves are not read.
 pub(crate) fn known_namespaces(states: &[&Snapshot]) -> BTreeSet<String> {
-    let mut known: BTreeSet<String> = OF_KUBERNETES.map(str::to_owned).into();
+    let mut known: BTreeSet<String> = KUBERNETES_NAMESPACES.map(str::to_owned).into();
     for snapshot in states {
         let owners = attributes(snapshot).flat_map(|record| [Some(record.owner()), record.alternate()]);
-        let of_records = owners.flatten().filter_map(|owner| owner.get("namespace"));
-        add(&mut known, of_records);
-        let of_pods = snapshot.pods.iter().map(|pod| pod.value.namespace());
-        add(&mut known, of_pods);
+        let recorded = owners.flatten().filter_map(|owner| owner.get("namespace"));
+        insert_all(&mut known, recorded);
+        insert_all(&mut known, snapshot.pods.iter().map(|pod| pod.value.namespace()));
         let endpoints = snapshot.endpoints.iter();
-        let of_endpoints = endpoints.map(|endpoint| endpoint.value.namespace());
-        add(&mut known, of_endpoints);
+        insert_all(&mut known, endpoints.map(|endpoint| endpoint.value.namespace()));
         for service in &snapshot.services {
             known.insert(service.value.namespace.to_string());
         }
@@ -57,7 +54,7 @@ pub(crate) fn known_namespaces(states: &[&Snapshot]) -> BTreeSet<String> {
 }
 
 /// Accepts a namespace that is known.
-pub(super) fn known_namespace(states: &[&Snapshot], name: &str) -> Result<()> {
+pub(super) fn require_known_namespace(states: &[&Snapshot], name: &str) -> Result<()> {
     let known = known_namespaces(states);
     if known.contains(name) {
         return Ok(());
@@ -89,12 +86,12 @@ pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<S
     if known.contains(&wanted) {
         return None;
     }
-    let mut of_this_name = known.iter().filter(|pod| pod.split('/').nth(1) == Some(name));
-    if let Some(elsewhere) = of_this_name.next() {
-        return Some(elsewhere.clone());
+    let has_this_name = |pod: &&String| pod.split('/').nth(1) == Some(name);
+    if let Some(pod_elsewhere) = known.iter().find(has_this_name) {
+        return Some(pod_elsewhere.clone());
     }
-    let near = nearest(&wanted, known.iter().map(String::as_str))?;
-    Some(near.to_owned())
+    let nearest = nearest(&wanted, known.iter().map(String::as_str))?;
+    Some(nearest.to_owned())
 }
 
 /// The nodes that exist, and those that an affinity, a block, an endpoint or a record still names.
@@ -111,10 +108,10 @@ pub(crate) fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
             let block = stored.value.content.sound();
             known.extend(block.and_then(Block::host).map(str::to_owned));
         }
-        let of_endpoints = snapshot.endpoints.iter().map(|endpoint| endpoint.value.node());
-        add(&mut known, of_endpoints);
-        let of_records = attributes(snapshot).filter_map(|record| record.get("node"));
-        add(&mut known, of_records);
+        let endpoints = snapshot.endpoints.iter();
+        insert_all(&mut known, endpoints.map(|endpoint| endpoint.value.node()));
+        let recorded = attributes(snapshot).filter_map(|record| record.get("node"));
+        insert_all(&mut known, recorded);
     }
     known
 }
@@ -128,13 +125,17 @@ pub(crate) fn is_known_network(states: &[&Snapshot], cidr: IpNet) -> bool {
         if snapshot.pools.iter().any(|pool| overlap(pool.value.cidr, cidr)) {
             return true;
         }
-        let endpoints = snapshot.endpoints.iter();
-        let of_endpoints = endpoints.flat_map(|endpoint| endpoint.value.addresses());
-        let of_pods = snapshot.pods.iter().flat_map(|pod| pod.value.addresses());
-        let tunnels = snapshot.nodes.iter().flat_map(|node| &node.value.tunnels);
-        let of_tunnels = tunnels.map(|(_, address)| *address);
-        let mut in_use = of_endpoints.chain(of_pods).chain(of_tunnels);
-        if in_use.any(|address| cidr.contains(&address)) {
+        let is_in_network = |address: IpAddr| cidr.contains(&address);
+        let mut endpoints = snapshot.endpoints.iter();
+        if endpoints.any(|endpoint| endpoint.value.addresses().any(is_in_network)) {
+            return true;
+        }
+        let mut pods = snapshot.pods.iter();
+        if pods.any(|pod| pod.value.addresses().any(is_in_network)) {
+            return true;
+        }
+        let mut tunnels = snapshot.nodes.iter().flat_map(|node| &node.value.tunnels);
+        if tunnels.any(|(_, address)| is_in_network(*address)) {
             return true;
         }
     }
@@ -145,20 +146,25 @@ pub(crate) fn is_known_network(states: &[&Snapshot], cidr: IpNet) -> bool {
 /// well.
 pub(crate) fn is_known_block(states: &[&Snapshot], cidr: IpNet) -> bool {
     for snapshot in states {
-        let blocks = snapshot.blocks.iter().map(|block| block.value.key);
-        let affinities = snapshot.affinities.iter();
-        let of_affinities = affinities.map(|affinity| affinity.value.key.cidr);
-        let handles = snapshot.handles.iter();
-        let of_handles = handles
-            .flat_map(|handle| handle.value.blocks())
-            .map(|(block, _)| block);
-        let undecodable = snapshot.defects.iter().filter_map(|defect| match &defect.key {
-            Some(Key::Block(block)) => Some(*block),
-            _ => None,
-        });
-        let mut known = blocks.chain(of_affinities).chain(of_handles).chain(undecodable);
-        if known.any(|block| overlap(block, cidr)) {
+        let is_in_network = |block: IpNet| overlap(block, cidr);
+        let mut blocks = snapshot.blocks.iter();
+        if blocks.any(|block| is_in_network(block.value.key)) {
             return true;
+        }
+        let mut affinities = snapshot.affinities.iter();
+        if affinities.any(|affinity| is_in_network(affinity.value.key.cidr)) {
+            return true;
+        }
+        let mut referenced = snapshot.handles.iter().flat_map(|handle| handle.value.blocks());
+        if referenced.any(|(block, _)| is_in_network(block)) {
+            return true;
+        }
+        for defect in &snapshot.defects {
+            if let Some(Key::Block(block)) = defect.key
+                && is_in_network(block)
+            {
+                return true;
+            }
         }
     }
     false

@@ -19,16 +19,20 @@ pub fn nearest<'k>(text: &str, known: impl Iterator<Item = &'k str> + Clone) -> 
     }
     let distances = known.map(|name| (strsim::levenshtein(text, name), name));
     let (distance, nearest) = distances.min()?;
-    (distance <= 3 && distance < text.len()).then_some(nearest)
+    if distance <= 3 && distance < text.len() {
+        Some(nearest)
+    } else {
+        None
+    }
 }
 
 /// Adds the most similar known name to a hint, as a suggestion for an unknown name.
 pub(crate) fn did_you_mean(name: &str, known: &BTreeSet<String>, hint: impl Into<Hint>) -> Hint {
     let Hint { text, mut calls } = hint.into();
-    let Some(near) = nearest(name, known.iter().map(String::as_str)) else {
+    let Some(nearest) = nearest(name, known.iter().map(String::as_str)) else {
         return Hint { text, calls };
     };
-    calls.insert(0, Call::Name(near.to_owned()));
+    calls.insert(0, Call::Name(nearest.to_owned()));
     Hint {
         text: format!("did you mean `{{}}`? {text}").into(),
         calls,
@@ -73,9 +77,10 @@ pub(crate) fn unknown_block(cidr: IpNet) -> Failure {
 }
 
 /// The error for names that have no address in common.
-pub(crate) fn nothing_in_common(some: impl IntoIterator<Item: ToString>, others: &[IpNet]) -> Failure {
-    let [some, others] = [joined(some, ", "), joined(others, ", ")];
-    Failure::refused(format!("{some} and {others} have nothing in common")).hint(Hint::new(
+pub(crate) fn nothing_in_common(names: impl IntoIterator<Item: ToString>, networks: &[IpNet]) -> Failure {
+    let names = joined(names, ", ");
+    let networks = joined(networks, ", ");
+    Failure::refused(format!("{names} and {networks} have nothing in common")).hint(Hint::new(
         "{} lists blocks with pool and node",
         [Call::to(["show", "--blocks"])],
     ))
@@ -96,6 +101,6 @@ pub(crate) fn only_handle(begin: &str, ids: impl IntoIterator<Item = String>) ->
         "use a longer prefix of one of these IDs:{}{more}",
         "\n  {}".repeat(ids.len())
     );
-    let named: Vec<Call> = ids.into_iter().map(Call::Name).collect();
-    Err(Failure::refused(format!("several handles begin with {begin:?}")).hint(Hint::new(text, named)))
+    let names: Vec<Call> = ids.into_iter().map(Call::Name).collect();
+    Err(Failure::refused(format!("several handles begin with {begin:?}")).hint(Hint::new(text, names)))
 }

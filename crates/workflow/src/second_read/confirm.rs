@@ -16,23 +16,24 @@ pub async fn check_and_confirm<T>(
     confirm: Option<SignedDuration>,
     evaluate: impl FnOnce(Context<'_>, &Report) -> T,
 ) -> Result<(CheckResult, T)> {
-    let confirm = confirm.filter(|pause| pause.is_positive());
-    let Some(pause) = confirm.filter(|_| access.datastore.is_live()) else {
-        let checked =
+    let pause = confirm.unwrap_or_default();
+    if !pause.is_positive() {
+        return read_check_and_evaluate(access, criteria, |context, report| evaluate(context, report)).await;
+    }
+    if !access.datastore.is_live() {
+        let result =
             read_check_and_evaluate(access, criteria, |context, report| evaluate(context, report)).await?;
-        if confirm.is_some() {
-            access
-                .operator
-                .warn("`--confirm` has no effect: a file does not change".into());
-        }
-        return Ok(checked);
-    };
+        access
+            .operator
+            .warn("`--confirm` has no effect: a file does not change".into());
+        return Ok(result);
+    }
 
     // The first snapshot is dropped before the second one is read.
-    let found = read_and_check(access, criteria).await?.report;
+    let first_report = read_and_check(access, criteria).await?.report;
     wait(pause, Activity::Confirming, access.operator).await;
     read_check_and_evaluate(access, criteria, |context, report| {
-        report.confirm(&found);
+        report.confirm(&first_report);
         evaluate(context, report)
     })
     .await

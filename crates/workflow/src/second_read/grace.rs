@@ -3,7 +3,7 @@
 use calipam_model::snapshot::Snapshot;
 use calipam_model::words::count;
 use calipam_plan::release::Observations;
-use calipam_plan::{Basis, Plan, SkipReason};
+use calipam_plan::{Basis, Plan, SkipReason, Skipped};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::check::{CheckResult, Criteria, read_and_check};
@@ -32,22 +32,24 @@ pub(crate) async fn plan_after_grace(
     plan: impl Fn(&Basis<'_>) -> Plan,
 ) -> Result<Planned> {
     let seconds = cooldown(run.access.datastore, &seen.snapshot).await;
-    let first = plan(&seen.basis(criteria).with(&observations, seconds));
-    let addresses = seen_once(&first);
+    let first_plan = plan(&seen.basis(criteria).with(&observations, seconds));
+    let addresses = seen_once(&first_plan);
     if addresses == 0 {
         return Ok(Planned {
             seen,
-            plan: first,
+            plan: first_plan,
             passed: None,
         });
     }
-    drop(first);
+    drop(first_plan);
 
+    // The expected plan is the one that the second read gives if everything stays as it is. This read then counts as an
+    // observation that is as old as the grace period.
     let after = calipam_check::grace(&seen.snapshot, &criteria.options);
     let observation = Observations::of_report(&seen.report);
-    let at = observation.at;
+    let observed_at = observation.at;
     observations.push(Observations {
-        at: at.saturating_sub(after).unwrap_or(Timestamp::MIN),
+        at: observed_at.saturating_sub(after).unwrap_or(Timestamp::MIN),
         ..observation
     });
     let expected_plan = plan(&seen.basis(criteria).with(&observations, seconds));
@@ -79,9 +81,10 @@ pub(crate) async fn plan_after_grace(
         kind,
     });
     wait(after, Activity::WaitingForSecondRead, run.access.operator).await;
+
     let seen = read_and_check(run.access, criteria).await?;
     if let Some(observation) = observations.last_mut() {
-        observation.at = at;
+        observation.at = observed_at;
     }
     let seconds = cooldown(run.access.datastore, &seen.snapshot).await;
     let plan = plan(&seen.basis(criteria).with(&observations, seconds));
@@ -94,10 +97,8 @@ pub(crate) async fn plan_after_grace(
 
 /// The number of addresses, handles and affinities that the plan skips because they were seen only once.
 pub(crate) fn seen_once(plan: &Plan) -> usize {
-    plan.skipped
-        .iter()
-        .filter(|skipped| skipped.reason == SkipReason::SeenOnce)
-        .count()
+    let is_seen_once = |skipped: &&Skipped| skipped.reason == SkipReason::SeenOnce;
+    plan.skipped.iter().filter(is_seen_once).count()
 }
 
 /// The longest time that a CNI plugin's operation takes, from its first write to its last.

@@ -23,7 +23,7 @@ pub(crate) enum Part {
     Rest,
 }
 
-/// Plans and writes. If some of the changes need a second read, the others are written first. `tried` tries a plan in
+/// Plans and writes. If some of the changes need a second read, the others are written first. `try_plan` tries a plan in
 /// memory.
 pub(crate) async fn write_in_parts(
     run: Run<'_>,
@@ -31,26 +31,29 @@ pub(crate) async fn write_in_parts(
     mut seen: CheckResult,
     observations: Vec<Observations>,
     plan: impl Fn(&Basis<'_>) -> Plan,
-    tried: impl Fn(CheckResult, Plan, Part) -> Result<Plan>,
+    try_plan: impl Fn(CheckResult, Plan, Part) -> Result<Plan>,
 ) -> Result<Repaired> {
-    if let Some((first, waiting)) = certain(&run, criteria, &seen, &observations, &plan).await? {
-        let (written, rest) = run.write_first(tried(seen, first, Part::First)?).await?;
-        if let Some(rest) = rest {
-            let second = write_rest(&rest, criteria, observations, plan, tried).await;
-            return finish(&rest, written, waiting, second).await;
+    if let Some((first_plan, waiting)) = plan_first(&run, criteria, &seen, &observations, &plan).await? {
+        let first_plan = try_plan(seen, first_plan, Part::First)?;
+        let (first, rest_of_run) = run.write_first(first_plan).await?;
+        if let Some(rest_of_run) = rest_of_run {
+            let second = write_rest(&rest_of_run, criteria, observations, plan, try_plan).await;
+            return finish(&rest_of_run, first, waiting, second).await;
         }
-        if written.run.is_some() {
-            return Ok(written);
+        if first.run.is_some() {
+            return Ok(first);
         }
+        // None of the changes remained after the trial, so everything is planned again.
         seen = read_and_check(run.access, criteria).await?;
     }
+
     let Planned { seen, plan, passed } = plan_after_grace(&run, criteria, seen, observations, plan).await?;
-    run.write(tried(seen, plan, Part::First)?, passed).await
+    run.write(try_plan(seen, plan, Part::First)?, passed).await
 }
 
 /// Returns the changes that need no second read, and the number of those that need one. `None` if there are not both, or
 /// if nothing will be written.
-async fn certain(
+async fn plan_first(
     run: &Run<'_>,
     criteria: &Criteria,
     seen: &CheckResult,
@@ -61,18 +64,19 @@ async fn certain(
         return Ok(None);
     }
     let cooldown = cooldown(run.access.datastore, &seen.snapshot).await;
-    let first = plan(&seen.basis(criteria).with(observations, cooldown));
-    let waiting = seen_once(&first);
-    if waiting == 0 || first.actions.is_empty() {
+    let first_plan = plan(&seen.basis(criteria).with(observations, cooldown));
+    let waiting = seen_once(&first_plan);
+    if waiting == 0 || first_plan.actions.is_empty() {
         return Ok(None);
     }
-    run.check_limit(first.changes().count() + waiting)?;
+
+    run.check_limit(first_plan.changes().count() + waiting)?;
     let after = calipam_check::grace(&seen.snapshot, &criteria.options);
     run.access.operator.info(format!(
         "{} found unused once and will be checked again in {after:#}: the other changes are written first",
         count(waiting, "address or handle was", "addresses or handles were")
     ));
-    Ok(Some((first, waiting)))
+    Ok(Some((first_plan, waiting)))
 }
 
 /// Writes the second part; `None` if the run was interrupted before that.
@@ -81,10 +85,10 @@ async fn write_rest(
     criteria: &Criteria,
     observations: Vec<Observations>,
     plan: impl Fn(&Basis<'_>) -> Plan,
-    tried: impl Fn(CheckResult, Plan, Part) -> Result<Plan>,
+    try_plan: impl Fn(CheckResult, Plan, Part) -> Result<Plan>,
 ) -> Result<Option<Repaired>> {
     // A signal must not end the process, since something was written.
-    let now = WritingNow::begin();
+    let guard = WritingNow::begin();
     let interrupt = Interrupt::on_signals().map_err(Failure::io("wait for signals"))?;
     let planned = async {
         let seen = read_and_check(run.access, criteria).await?;
@@ -94,29 +98,33 @@ async fn write_rest(
         planned = planned => planned?,
         () = interrupt.wait() => return Ok(None),
     };
-    drop(now);
-    run.write(tried(seen, plan, Part::Rest)?, passed).await.map(Some)
+    drop(guard);
+
+    let repaired = run.write(try_plan(seen, plan, Part::Rest)?, passed).await?;
+    Ok(Some(repaired))
 }
 
 /// Closes the journal, unless the second part has, and combines both parts.
 async fn finish(
     run: &Run<'_>,
-    mut written: Repaired,
+    mut first: Repaired,
     waiting: usize,
     second: Result<Option<Repaired>>,
 ) -> Result<Repaired> {
-    if let Some(begun) = &run.begun
-        && !matches!(&second, Ok(Some(Repaired { run: Some(_), .. })))
+    let is_closed = matches!(&second, Ok(Some(Repaired { run: Some(_), .. })));
+    if let Some(journal) = &run.begun
+        && !is_closed
     {
         if matches!(&second, Ok(None)) {
-            begun.mark_interrupted().map_err(RepairError::from)?;
+            journal.mark_interrupted().map_err(RepairError::from)?;
         }
-        begun.end().await.map_err(RepairError::from)?;
+        journal.end().await.map_err(RepairError::from)?;
     }
     if let Some(second) = second? {
-        return Ok(second.after(written));
+        return Ok(second.after(first));
     }
-    if let Some(executed) = &mut written.run {
+
+    if let Some(executed) = &mut first.run {
         executed.execution.interrupted = true;
         executed.execution.steps += waiting;
         executed.execution.not_started += waiting;
@@ -127,5 +135,5 @@ async fn finish(
         count(waiting, "address or handle was", "addresses or handles were")
     ));
     operator.tell(Event::Hint(Hint::new("{} goes on with them", [Call::again()])));
-    Ok(written)
+    Ok(first)
 }

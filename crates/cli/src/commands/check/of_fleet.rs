@@ -14,7 +14,7 @@ use super::{Checker, meaning, print, worst, write_files};
 use crate::args::{CheckArgs, CheckOptions};
 use crate::console::Console;
 use crate::exit::{self, Outcome, Result};
-use crate::fleet::{Fleet, Named, each, read, refuse};
+use crate::fleet::{Fleet, Named, ReadOfCluster, each, read, refuse};
 use crate::render::fleet::FleetReport;
 use crate::render::text::count;
 
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Con
     let CheckOptions {
         selection, namespace, ..
     } = &args.options;
-    let of_one = [
+    let options_of_one_cluster = [
         ("--node", !selection.nodes.is_empty()),
         ("--selector", selection.selector.is_some()),
         ("--namespace", namespace.is_some()),
@@ -36,25 +36,23 @@ pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Con
         ("--report", args.reports.report.is_some()),
         ("--watch", args.printing.watch.is_some()),
     ];
-    refuse(&of_one, "check that cluster alone")?;
+    refuse(&options_of_one_cluster, "check that cluster alone")?;
     let checker = Checker::new(&args.options)?;
-    let earlier = super::earlier(&args.reports, console, EarlierFleet::decode)?;
+    let earlier = super::read_earlier_report(&args.reports, console, EarlierFleet::decode)?;
 
     let checked_each = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         check_one(cluster, &checker, args, console)
     })?;
+    let mut clusters: Vec<Cluster> = Vec::new();
     let mut advice: BTreeMap<String, Advice> = BTreeMap::new();
-    let (mut clusters, mut dropped): (Vec<Cluster>, Vec<Vec<Finding>>) = Default::default();
-    for one in checked_each {
-        advice.insert(one.cluster.name.clone(), one.advice);
-        clusters.push(one.cluster);
-        dropped.push(one.dropped);
+    let mut dropped: HashMap<String, Vec<Finding>> = HashMap::new();
+    for checked in checked_each {
+        let name = &checked.cluster.name;
+        advice.insert(name.clone(), checked.advice);
+        dropped.insert(name.clone(), checked.dropped);
+        clusters.push(checked.cluster);
     }
-    let mut dropped = clusters
-        .iter()
-        .map(|cluster| cluster.name.clone())
-        .zip(dropped)
-        .collect();
+
     let taken_at = Timestamp::now();
     let mut notes = fleet.notes.clone();
     notes.extend(remove_duplicates(&mut clusters, taken_at));
@@ -100,7 +98,9 @@ fn print_with_hint(report: &FleetReport, args: &CheckArgs, console: &Console) ->
     let findings = report.reports().flat_map(|report| &report.findings);
     let worst = findings.min_by_key(|finding| finding.severity);
     print(report, worst.is_some(), args, console)?;
-    if let Some(worst) = worst.filter(|_| console.format.is_for_people()) {
+    if let Some(worst) = worst
+        && console.format.is_for_people()
+    {
         console.hint(&meaning(worst, console));
     }
     Ok(())
@@ -145,8 +145,8 @@ fn check_one(
         advice,
         dropped,
     } = match result? {
-        Ok(checked) => checked,
-        Err(reason) => CheckedOne {
+        ReadOfCluster::Read(checked) => checked,
+        ReadOfCluster::Unreadable(reason) => CheckedOne {
             cluster: Cluster::unreadable(&named.name, named.source.location(), reason),
             advice: Advice::default(),
             dropped: Vec::new(),
@@ -192,9 +192,14 @@ fn note_changes(
         let dropped = dropped.remove(&cluster.name).unwrap_or_default();
         cluster.report.changes = Some(earlier.changes(cluster, &dropped, all_read));
     }
-    let notes = earlier.clusters.iter().map(|(name, report)| {
+
+    // The clusters that are still in the fleet were removed from the earlier report with their changes.
+    let mut notes = Vec::new();
+    for (name, report) in &earlier.clusters {
         let findings = count(report.findings.len(), "finding", "findings");
-        format!("{name} is in the earlier report, with {findings}, but no longer in the fleet")
-    });
-    notes.collect()
+        notes.push(format!(
+            "{name} is in the earlier report, with {findings}, but no longer in the fleet"
+        ));
+    }
+    notes
 }

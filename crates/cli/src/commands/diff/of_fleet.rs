@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use calipam_datastore::settings::Overrides;
+use calipam_datastore::settings::{Overrides, Settings};
 use calipam_workflow::{Side, state_at};
 use jiff::Timestamp;
 
@@ -10,7 +10,9 @@ use super::compare;
 use crate::args::DiffArgs;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
-use crate::fleet::{Earlier, Fleet, Source, documents, place, read, refuse, unattended};
+use crate::fleet::{
+    Earlier, Fleet, Named, ReadOfCluster, Source, documents, place, read, refuse, unattended,
+};
 use crate::format::Format;
 use crate::operator::Person;
 use crate::past::shown_as;
@@ -31,7 +33,7 @@ enum Old<'a> {
 /// are reported and skipped.
 pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
     let selection = &args.selection;
-    let of_one = [
+    let options_of_one_cluster = [
         ("--ip", !args.addresses.is_empty()),
         ("--block", !args.blocks.is_empty()),
         ("--node", !selection.nodes.is_empty()),
@@ -40,7 +42,7 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
         ("NEW", args.new.is_some()),
     ];
     refuse(
-        &of_one,
+        &options_of_one_cluster,
         "compare that cluster alone; with several, OLD is a file or folder as for --fleet",
     )?;
     let old =
@@ -54,49 +56,26 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
             )
             .hint("for example a folder that `export --fleet` has written: see docs/fleet.md")),
         };
-    let (mut list, new) = documents(
+
+    let (mut list, new_clusters) = documents(
         fleet,
         &args.fleet,
         console,
         "is not compared",
-        |cluster, console| {
-            // This variable keeps the archive's temporary file until the file is read.
-            let mut archived = None;
-            let earlier = match &old {
-                Old::Fleet(earlier) => match earlier.of(cluster) {
-                    Some(named) => Ok(named.source.clone()),
-                    None => return Ok(Ok((Outcome::Clean, Some(cluster.name.clone())))),
-                },
-                Old::Archives(folder, at) => {
-                    let archive = place(folder, cluster, "");
-                    state_at(&archive, *at, &Person::watching(console)).map(|state| {
-                        let overrides = Overrides {
-                            shown_as: Some(shown_as(&archive, &state)),
-                            ..unattended()
-                        };
-                        Source::of_file(archived.insert(state).path.clone(), &overrides)
-                    })
-                }
-            };
-            match earlier.and_then(|earlier| earlier.settings()) {
-                Ok(settings) => read(cluster, &args.fleet, console, async |access| {
-                    let side = |datastore| Side {
-                        datastore,
-                        revision: None,
-                    };
-                    let old = side(connect::open_by(&settings, console).await?);
-                    Ok((
-                        compare([&old, &side(access.datastore.clone())], args, console).await?,
-                        None,
-                    ))
-                }),
-                Err(failure) => Ok(Err(failure.message)),
+        |cluster, console| match &old {
+            Old::Fleet(earlier) => match earlier.of(cluster) {
+                Some(named) => compare_cluster(named.source.settings(), cluster, args, console),
+                None => Ok(ReadOfCluster::Read((Outcome::Clean, Some(cluster.name.clone())))),
+            },
+            Old::Archives(folder, at) => {
+                let archive = place(folder, cluster, "");
+                compare_with_archive(&archive, *at, cluster, args, console)
             }
         },
     )?;
 
     list.omits = Some(Outcome::Clean);
-    list.only_new = new.into_iter().flatten().collect();
+    list.only_new = new_clusters.into_iter().flatten().collect();
     if let Old::Fleet(earlier) = &old {
         list.only_old = earlier
             .others(&fleet.clusters)
@@ -107,7 +86,7 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
     let differing = list
         .clusters
         .iter()
-        .filter(|of| of.outcome != Outcome::Clean)
+        .filter(|cluster| cluster.outcome != Outcome::Clean)
         .count();
     let compared = count(list.clusters.len(), "cluster", "clusters");
     list.sums.push(match differing {
@@ -122,11 +101,60 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
     if console.format == Format::Table && !is_same {
         console.hint(&format!("{} lists every change", rerun::in_wide_form()));
     }
-    Ok(if !is_whole {
-        Outcome::PartlyRead
+    if !is_whole {
+        Ok(Outcome::PartlyRead)
     } else if is_same {
-        Outcome::Clean
+        Ok(Outcome::Clean)
     } else {
-        Outcome::Findings
+        Ok(Outcome::Findings)
+    }
+}
+
+/// The result of comparing a cluster: also its name, if the earlier states do not have the cluster.
+type Compared = ReadOfCluster<(Outcome, Option<String>)>;
+
+/// Compares a cluster with the state at a time in its archive.
+fn compare_with_archive(
+    archive: &Path,
+    at: Timestamp,
+    cluster: &Named,
+    args: &DiffArgs,
+    console: &Console,
+) -> Result<Compared> {
+    // `state` keeps the archive's temporary file until the comparison has read it.
+    let state = match state_at(archive, at, &Person::watching(console)) {
+        Ok(state) => state,
+        Err(failure) => return Ok(ReadOfCluster::Unreadable(failure.message)),
+    };
+    let overrides = Overrides {
+        shown_as: Some(shown_as(archive, &state)),
+        ..unattended()
+    };
+    let earlier = Source::of_file(state.path.clone(), &overrides);
+    compare_cluster(earlier.settings(), cluster, args, console)
+}
+
+/// Compares a cluster with the earlier state in the datastore of `earlier`, and prints the differences.
+fn compare_cluster(
+    earlier: Result<Settings>,
+    cluster: &Named,
+    args: &DiffArgs,
+    console: &Console,
+) -> Result<Compared> {
+    let earlier = match earlier {
+        Ok(settings) => settings,
+        Err(failure) => return Ok(ReadOfCluster::Unreadable(failure.message)),
+    };
+    read(cluster, &args.fleet, console, async |access| {
+        let old = Side {
+            datastore: connect::open_by(&earlier, console).await?,
+            revision: None,
+        };
+        let new = Side {
+            datastore: access.datastore.clone(),
+            revision: None,
+        };
+        let outcome = compare([&old, &new], args, console).await?;
+        Ok((outcome, None))
     })
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::args::ExportArgs;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
-use crate::fleet::{Fleet, each, place, read};
+use crate::fleet::{Fleet, ReadOfCluster, each, place, read};
 use crate::render::text::count;
 use crate::rerun;
 
@@ -16,24 +16,25 @@ use crate::rerun;
 /// If the folder cannot be written, or already contains the file of a cluster and `--overwrite` is not given. Clusters
 /// that cannot be read are reported and skipped.
 pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
-    let folder = args
-        .archive
-        .as_ref()
-        .or(args.file.as_ref())
-        .filter(|folder| *folder != Path::new("-"));
-    let folder = folder
-        .ok_or_else(|| Failure::usage("several clusters are exported into a folder: give only the folder"))?;
+    let folder = match args.archive.as_ref().or(args.file.as_ref()) {
+        Some(folder) if folder != Path::new("-") => folder,
+        _ => {
+            return Err(Failure::usage(
+                "several clusters are exported into a folder: give only the folder",
+            ));
+        }
+    };
     let ending = if args.archive.is_some() { "" } else { ".jsonl.zst" };
-    let paths: Vec<PathBuf> = fleet
-        .clusters
-        .iter()
-        .map(|cluster| place(folder, cluster, ending))
-        .collect();
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for cluster in &fleet.clusters {
+        paths.push(place(folder, cluster, ending));
+    }
     prepare(&paths, args)?;
     for note in &fleet.notes {
         console.note(note);
     }
-    let written = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
+
+    let are_written: Vec<bool> = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         let path = place(folder, cluster, ending);
         let result = read(cluster, &args.fleet, console, async |access| {
             if args.archive.is_some() {
@@ -42,22 +43,27 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
                 calipam_workflow::export(access, &path).await?;
             }
             Ok(())
-        });
-        Ok(result?
-            .map_err(|reason| console.warn(&format!("not exported: {reason}")))
-            .is_ok())
+        })?;
+        match result {
+            ReadOfCluster::Read(()) => Ok(true),
+            ReadOfCluster::Unreadable(reason) => {
+                console.warn(&format!("not exported: {reason}"));
+                Ok(false)
+            }
+        }
     })?;
-    let number = written.iter().filter(|written| **written).count();
+
+    let number = are_written.iter().filter(|is_written| **is_written).count();
     console.say(&format!(
         "wrote {} to {}",
         count(number, "export", "exports"),
         folder.display()
     ));
-    Ok(if number == written.len() {
-        Outcome::Clean
+    if number == are_written.len() {
+        Ok(Outcome::Clean)
     } else {
-        Outcome::PartlyRead
-    })
+        Ok(Outcome::PartlyRead)
+    }
 }
 
 /// Creates the folders. Refuses two clusters with the same file, and existing files without `--overwrite`.
@@ -70,16 +76,19 @@ fn prepare(paths: &[PathBuf], args: &ExportArgs) -> Result<()> {
             pair[0].display()
         )));
     }
-    let may_be_there = args.overwrite || args.archive.is_some();
+    // An archive is a folder, to which an export is added.
+    let may_exist = args.overwrite || args.archive.is_some();
     if let Some(existing) = paths.iter().find(|path| path.exists())
-        && !may_be_there
+        && !may_exist
     {
         let overwriting = rerun::replacing("overwrite", &["--overwrite"]);
         let hint = format!("choose another folder, or replace it: {overwriting}");
         return Err(Failure::usage(format!("{} exists", existing.display())).hint(hint));
     }
-    for folder in paths.iter().filter_map(|path| path.parent()) {
-        fs::create_dir_all(folder).map_err(Failure::io_at("create the folder", folder))?;
+    for path in paths {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(Failure::io_at("create the folder", folder))?;
+        }
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use super::print;
 use crate::args::{HistoryArgs, journals_folder};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
-use crate::fleet::{Fleet, Named, documents, place, read};
+use crate::fleet::{Fleet, Named, ReadOfCluster, documents, place, read};
 use crate::operator::Person;
 use crate::render::text::count;
 
@@ -33,27 +33,28 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
         journals: journals_folder(),
     };
     let print_one = |cluster: &Named, console: &Console| match reader.read(cluster, console)? {
-        Ok(history) => Ok(Ok((print(&history, console)?, ()))),
-        Err(reason) => Ok(Err(reason)),
+        ReadOfCluster::Read(history) => Ok(ReadOfCluster::Read((print(&history, console)?, ()))),
+        ReadOfCluster::Unreadable(reason) => Ok(ReadOfCluster::Unreadable(reason)),
     };
     let (mut list, _) = documents(fleet, &args.fleet, console, "cannot be read", print_one)?;
 
     list.omits = Some(Outcome::Refused);
-    let clusters = list.clusters.iter();
-    let known = clusters
+    let with_events = list
+        .clusters
+        .iter()
         .filter(|cluster| cluster.outcome == Outcome::Clean)
         .count();
     let all = count(fleet.clusters.len(), "cluster", "clusters");
-    list.sums.push(if known == 0 {
+    list.sums.push(if with_events == 0 {
         format!("Nothing is known about ip {address} in {all}")
     } else {
-        format!("Known in {known} of {all}")
+        format!("Known in {with_events} of {all}")
     });
     console.print(&list)?;
 
     if !list.unreadable.is_empty() {
         Ok(Outcome::PartlyRead)
-    } else if known == 0 {
+    } else if with_events == 0 {
         Ok(Outcome::Refused)
     } else {
         Ok(Outcome::Clean)
@@ -68,12 +69,11 @@ struct HistoryReader<'a> {
 }
 
 impl HistoryReader<'_> {
-    /// Reads the history in one cluster, from its archive or its datastore. The inner error is the reason why the
-    /// cluster cannot be read.
+    /// Reads the history in one cluster, from its archive or its datastore.
     ///
     /// # Errors
     /// If ctrl-c interrupts the command.
-    fn read(&self, cluster: &Named, console: &Console) -> Result<Result<History, String>> {
+    fn read(&self, cluster: &Named, console: &Console) -> Result<ReadOfCluster<History>> {
         let journals = self.journals.as_deref();
         let Some(folder) = &self.args.archive else {
             return read(cluster, &self.args.fleet, console, async |access| {
@@ -83,8 +83,10 @@ impl HistoryReader<'_> {
 
         let folder = place(folder, cluster, "");
         let person = Person::watching(console);
-        let history = archive_history(&folder, Object::Address(self.address), journals, &person);
-        Ok(history.map_err(|failure| failure.message))
+        match archive_history(&folder, Object::Address(self.address), journals, &person) {
+            Ok(history) => Ok(ReadOfCluster::Read(history)),
+            Err(failure) => Ok(ReadOfCluster::Unreadable(failure.message)),
+        }
     }
 }
 

@@ -45,31 +45,36 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome>
         return remove(directory, &program, &share, console);
     }
 
-    let mut all_done = true;
-    for name in LINKS.into_iter().chain(args.calicoctl.then_some(CALICOCTL)) {
+    let mut links = LINKS.to_vec();
+    if args.calicoctl {
+        links.push(CALICOCTL);
+    }
+    let mut all_installed = true;
+    for name in links {
         let path = directory.join(name);
-        let is_ours = leads_to(&path, &program);
-        let done = install(&path, is_ours, args.force, console, || symlink(&program, &path));
-        all_done &= done.map_err(Failure::io_at("create", &path))?;
+        let is_installed = leads_to(&path, &program);
+        let create = || symlink(&program, &path);
+        all_installed &= install(&path, is_installed, args.force, console, create)
+            .map_err(Failure::io_at("create", &path))?;
     }
-    let files = if args.completions {
-        files(&share, is_there)
+
+    if args.completions {
+        for (path, text) in files(&share, is_in_path) {
+            let is_installed = has_text(&path, &text);
+            let create = || write(&path, &text);
+            all_installed &= install(&path, is_installed, args.force, console, create)
+                .map_err(Failure::io_at("write", &path))?;
+        }
+        if is_in_path("zsh") {
+            let folder = share.join(SHELLS[1].1);
+            console.hint(&format!("zsh reads {} if it is in its `fpath`", quoted(&folder)));
+        }
+    }
+    if all_installed {
+        Ok(Outcome::Clean)
     } else {
-        Vec::new()
-    };
-    for (path, text) in &files {
-        let done = install(path, has(path, text), args.force, console, || write(path, text));
-        all_done &= done.map_err(Failure::io_at("write", path))?;
+        Ok(Outcome::Refused)
     }
-    if !files.is_empty() && is_there("zsh") {
-        let folder = share.join(SHELLS[1].1);
-        console.hint(&format!("zsh reads {} if it is in its `fpath`", quoted(&folder)));
-    }
-    Ok(if all_done {
-        Outcome::Clean
-    } else {
-        Outcome::Refused
-    })
 }
 
 /// Removes the links to this program, and the unchanged files that it has written.
@@ -81,8 +86,10 @@ fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> 
             paths.push(path);
         }
     }
-    for (path, text) in files(share, |_| true) {
-        if has(&path, &text) {
+    // A shell may have been removed since its script was installed.
+    let every_shell = |_: &str| true;
+    for (path, text) in files(share, every_shell) {
+        if has_text(&path, &text) {
             paths.push(path);
         }
     }
@@ -101,10 +108,12 @@ fn files(share: &Path, has_shell: impl Fn(&str) -> bool) -> Vec<(PathBuf, Vec<u8
         let Some((program, shell)) = script.rsplit_once('.') else {
             continue;
         };
-        let known = SHELLS.iter().find(|(name, _)| *name == shell);
-        let Some((_, folder)) = known.filter(|_| has_shell(shell)) else {
+        let Some((_, folder)) = SHELLS.iter().find(|(name, _)| *name == shell) else {
             continue;
         };
+        if !has_shell(shell) {
+            continue;
+        }
         // Each shell looks for scripts under names of its own.
         let name = match shell {
             "zsh" => format!("_{program}"),
@@ -121,7 +130,7 @@ fn files(share: &Path, has_shell: impl Fn(&str) -> bool) -> Vec<(PathBuf, Vec<u8
 }
 
 /// True if the shell's program is in PATH.
-fn is_there(shell: &str) -> bool {
+fn is_in_path(shell: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(shell).is_file())
 }
@@ -138,21 +147,21 @@ fn leads_to(path: &Path, program: &Path) -> bool {
 }
 
 /// True if the path is a file with this text.
-fn has(path: &Path, text: &[u8]) -> bool {
-    path.is_file() && fs::read(path).is_ok_and(|own| own == text)
+fn has_text(path: &Path, text: &[u8]) -> bool {
+    path.is_file() && fs::read(path).is_ok_and(|content| content == text)
 }
 
-/// Creates a link or file unless it exists. With `force`, replaces a different file of this name; otherwise keeps that
-/// file and returns false.
+/// Creates a link or file with `create` unless it is already installed. With `force`, replaces a different file of this
+/// name; otherwise keeps that file and returns false.
 fn install(
     path: &Path,
-    is_there: bool,
+    is_installed: bool,
     force: bool,
     console: &Console,
     create: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<bool> {
     let shown = path.display();
-    if is_there {
+    if is_installed {
         console.verbose(&format!("{shown} exists already"));
         return Ok(true);
     }
@@ -178,7 +187,9 @@ fn program() -> Result<PathBuf> {
 }
 
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
-    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
     fs::write(path, text)
 }
 

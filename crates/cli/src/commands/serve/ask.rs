@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use calipam_check::views;
+use calipam_check::{Scope, views};
 use calipam_model::cidr::parse_address;
 use calipam_model::names::namespaced;
 use calipam_model::snapshot::Snapshot;
@@ -22,7 +22,7 @@ pub(super) const FORMS: &str =
     "/api/v1/ip/ADDRESS, /api/v1/pod/NAMESPACE/NAME, /api/v1/node/NAME and /api/v1/handle/ID";
 
 /// Parses the path of a question; `None` for other paths and invalid names.
-pub(super) fn of_path(path: &str) -> Option<Object> {
+pub(super) fn parse_path(path: &str) -> Option<Object> {
     let (kind, name) = path.strip_prefix("/api/v1/")?.split_once('/')?;
     match kind {
         "ip" => parse_address(&decoded(name)?).map(|address| Object::Address(address.to_canonical())),
@@ -37,7 +37,7 @@ pub(super) fn of_path(path: &str) -> Option<Object> {
 }
 
 /// Parses the query of the form on the page: `q=TEXT`.
-pub(super) fn of_query(query: &str) -> Option<Object> {
+pub(super) fn parse_query(query: &str) -> Option<Object> {
     let encoded = query.split('&').find_map(|part| part.strip_prefix("q="))?;
     let entered = decoded(&encoded.replace('+', " "))?;
     let text = entered.trim();
@@ -58,14 +58,15 @@ pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Res
     } else {
         String::new()
     };
+
     // The form has no options to resolve ambiguity: text in the form of an address is an address, even if a node has
     // that name.
     let object = object.by_form().find(snapshot)?;
-    let scope = object
-        .names()
-        .map(|names| names.scope(&[snapshot]))
-        .transpose()?
-        .unwrap_or_default();
+    let scope = match object.names() {
+        Some(names) => names.scope(&[snapshot])?,
+        None => Scope::default(),
+    };
+
     match object {
         Object::Address(address) => {
             let view = views::address(snapshot, address);
@@ -115,20 +116,20 @@ mod tests {
     #[test]
     fn paths_and_form_queries() {
         let pod = || Some(Object::Pod(("a b".into(), "c".into())));
-        assert_eq!(of_path("/api/v1/pod/a%20b/c"), pod());
+        assert_eq!(parse_path("/api/v1/pod/a%20b/c"), pod());
         assert_eq!(
-            of_path("/api/v1/ip/fd00::1"),
+            parse_path("/api/v1/ip/fd00::1"),
             parse_address("fd00::1").map(Object::Address)
         );
         assert_eq!(
-            of_path("/api/v1/handle/a%2Fb"),
+            parse_path("/api/v1/handle/a%2Fb"),
             Some(Object::Handle("a/b".into()))
         );
         let others = "/api/v1/ip/10.0.0 /api/v1/pod/a /api/v1/pool/a /api/v2/ip/10.0.0.1 /api/v1/node/%ff /";
         for path in others.split(' ') {
-            assert_eq!(of_path(path), None, "{path}");
+            assert_eq!(parse_path(path), None, "{path}");
         }
-        assert_eq!(of_query("x=1&q=+a%2Fb+"), Some(Object::Text("a/b".into())));
-        assert_eq!(of_query("p=1"), None);
+        assert_eq!(parse_query("x=1&q=+a%2Fb+"), Some(Object::Text("a/b".into())));
+        assert_eq!(parse_query("p=1"), None);
     }
 }

@@ -17,7 +17,7 @@ use calipam_workflow::{Access, Live, SharedSnapshot, Step, trends};
 
 use super::super::check::Checker;
 use super::Results;
-use super::served::Good;
+use super::served::Success;
 use crate::args::{Global, ServeArgs};
 use crate::connect;
 use crate::console::Console;
@@ -47,9 +47,9 @@ pub(super) struct Checks<'a> {
     /// The followed cluster.
     live: Option<Live>,
     /// The thread that reads the pools' earlier trends from the `--record` folder.
-    past: Option<JoinHandle<Option<Trends>>>,
+    past_trends: Option<JoinHandle<Option<Trends>>>,
     /// The last reason why the cluster was not followed.
-    not_followed: Option<WholeReadReason>,
+    reason_not_followed: Option<WholeReadReason>,
     /// The connection to a followed datastore. After an error, it is dropped.
     datastore: Option<Datastore>,
     /// The last read revision, if the data has one.
@@ -73,8 +73,8 @@ impl<'a> Checks<'a> {
             global,
             console,
             live: None,
-            past: None,
-            not_followed: None,
+            past_trends: None,
+            reason_not_followed: None,
             datastore: None,
             revision: None,
             is_rare: false,
@@ -84,15 +84,15 @@ impl<'a> Checks<'a> {
 
     /// Checks the cluster once. If the cluster is followed, reads only the changes since the last check, otherwise
     /// everything. `begin` is the time at which the check began.
-    pub(super) async fn check(&mut self, begin: Instant) -> Result<Good> {
+    pub(super) async fn check(&mut self, begin: Instant) -> Result<Success> {
         let checker = Checker::new(&self.args.options)?;
         self.revision = None;
         self.processor_time = processor_time();
 
         // The connection is given back below. It is dropped if this check fails.
-        let kept_connection = self.datastore.take();
+        let last_connection = self.datastore.take();
         let is_whole_read_due = self.live.as_ref().is_some_and(Live::is_due);
-        let datastore = match kept_connection {
+        let datastore = match last_connection {
             Some(datastore) if !is_whole_read_due => datastore,
             _ => connect::open(self.global, &self.console).await?,
         };
@@ -110,12 +110,12 @@ impl<'a> Checks<'a> {
         if self.live.is_some() {
             self.datastore = Some(datastore);
         }
-        self.good(&checker, report, advice, snapshot, begin.elapsed())
+        self.success(&checker, report, advice, snapshot, begin.elapsed())
     }
 
     /// Reports findings of the followed cluster that have become due since the last check, which took this time.
     /// Returns `None` if there are none, or if the datastore cannot be read: the next check says so.
-    async fn confirm(&mut self, took: Duration) -> Option<Good> {
+    async fn confirm(&mut self, took: Duration) -> Option<Success> {
         let live = self.live.as_mut()?;
         let person = Person::watching(&self.console);
         let access = Access::new(self.datastore.as_ref()?, &person);
@@ -126,19 +126,19 @@ impl<'a> Checks<'a> {
         let advice = live.advice().clone();
         let snapshot = live.snapshot();
         let checker = Checker::new(&self.args.options).ok()?;
-        self.good(&checker, report, advice, snapshot, took).ok()
+        self.success(&checker, report, advice, snapshot, took).ok()
     }
 
     /// Makes the result of a check that took this time. Leaves out the findings that the options do not ask for, with
     /// their causes.
-    fn good(
+    fn success(
         &mut self,
         checker: &Checker<'_>,
         mut report: Report,
         mut advice: Advice,
         snapshot: SharedSnapshot,
         took: Duration,
-    ) -> Result<Good> {
+    ) -> Result<Success> {
         checker.keep(&mut report, &locked(&snapshot), &self.console)?;
         advice.narrow(&report);
         // Keeps later checks from repeating the notes about entries of `--ignore` that match nothing.
@@ -146,7 +146,7 @@ impl<'a> Checks<'a> {
 
         let counts = self.live.as_ref().map(|live| live.counts);
         let trends = self.live.as_ref().map(|live| live.trends.clone());
-        Ok(Good::new(report, advice, snapshot, took, counts, trends))
+        Ok(Success::new(report, advice, snapshot, took, counts, trends))
     }
 
     /// Begins to follow the datastore, if possible. If it is already followed, reads and checks its changes. Does
@@ -160,41 +160,44 @@ impl<'a> Checks<'a> {
         let Some(live) = &mut self.live else {
             match Live::begin(access, &checker.criteria(), checker.names()).await? {
                 Ok(live) => {
-                    self.past = self
-                        .args
-                        .record
-                        .as_deref()
-                        .and_then(|folder| self.recall(&live, folder));
+                    if let Some(folder) = &self.args.record {
+                        self.past_trends = self.read_past_trends(&live, folder);
+                    }
                     self.live = Some(live);
                 }
-                Err(why) => self.not_followed(&why),
+                Err(reason) => self.warn_not_followed(&reason),
             }
             self.is_rare = self.live.is_some();
             return Ok(());
         };
-        let finished = self.past.take_if(|past| past.is_finished());
-        if let Some(Ok(Some(past))) = finished.map(|thread| thread.join()) {
+
+        if let Some(thread) = self.past_trends.take_if(|thread| thread.is_finished())
+            && let Ok(Some(past)) = thread.join()
+        {
             live.trends.recall(past);
         }
+
         let step = live.step(access).await?;
         self.is_rare = matches!(step, Step::Whole(None));
         match step {
             Step::Changes(_) | Step::Whole(None) => {}
-            Step::Lost(why) => {
+            Step::Lost(reason) => {
                 self.live = None;
-                self.not_followed(&why);
+                self.warn_not_followed(&reason);
             }
-            Step::Whole(Some(why)) if why.is_usual() => {
-                self.console.verbose(&format!("reading everything: {why}"));
+            Step::Whole(Some(reason)) if reason.is_usual() => {
+                self.console.verbose(&format!("reading everything: {reason}"));
             }
-            Step::Whole(Some(why)) => self.console.warn(&format!("everything was read again: {why}")),
+            Step::Whole(Some(reason)) => {
+                self.console.warn(&format!("everything was read again: {reason}"));
+            }
         }
         Ok(())
     }
 
     /// Reads the pools' earlier trends from the `--record` folder on a separate thread, since the read can take a
-    /// while.
-    fn recall(&self, live: &Live, folder: &Path) -> Option<JoinHandle<Option<Trends>>> {
+    /// while. Returns `None` if the thread cannot be started.
+    fn read_past_trends(&self, live: &Live, folder: &Path) -> Option<JoinHandle<Option<Trends>>> {
         let shared = live.snapshot();
         let snapshot = locked(&shared);
         let pools: Vec<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
@@ -203,7 +206,7 @@ impl<'a> Checks<'a> {
         let console = self.console.clone();
         let read = move || match trends(&folder, pools.into_iter(), now, &Person::watching(&console)) {
             // `None` if nothing was recorded before this run.
-            Ok(past) => past,
+            Ok(trends) => trends,
             Err(error) => {
                 console.warn(&format!(
                     "the forecast continues without the recorded history: {error}"
@@ -215,10 +218,12 @@ impl<'a> Checks<'a> {
     }
 
     /// Warns that each check reads everything, if the reason is new.
-    fn not_followed(&mut self, why: &WholeReadReason) {
-        let is_new = self.not_followed.replace(why.clone()).as_ref() != Some(why);
-        if is_new && *why != WholeReadReason::NotForThisDatastore {
-            self.console.warn(&format!("each check reads everything: {why}"));
+    fn warn_not_followed(&mut self, reason: &WholeReadReason) {
+        let last_reason = self.reason_not_followed.replace(reason.clone());
+        let is_new = last_reason.as_ref() != Some(reason);
+        if is_new && *reason != WholeReadReason::NotForThisDatastore {
+            self.console
+                .warn(&format!("each check reads everything: {reason}"));
         }
     }
 
@@ -254,8 +259,8 @@ impl<'a> Checks<'a> {
         {
             tokio::time::sleep(wait).await;
             let before = processor_time();
-            if let Some(good) = self.confirm(took).await {
-                results.publish(good);
+            if let Some(success) = self.confirm(took).await {
+                results.publish(success);
             }
             end += rest_after(before).unwrap_or_default();
         }

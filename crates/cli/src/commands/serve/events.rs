@@ -13,14 +13,14 @@ use calipam_plan::advice::Advice;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::served::{Good, Served};
+use super::served::{Served, Success};
 use crate::console::Console;
 use crate::hints::{Reader, cure};
 
 /// The pause between two rounds of sending events.
 const PAUSE: Duration = Duration::from_secs(5);
 /// The maximum time until the next round if there is no new check.
-const AGAIN: Duration = Duration::from_mins(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// The maximum number of findings for which events are sent, the most severe first.
 const MOST: usize = 500;
 /// The maximum number of events in a round.
@@ -48,19 +48,21 @@ impl FindingEvents {
     /// Sends the new findings of each check until the checks end.
     pub(super) async fn run(mut self, mut served: watch::Receiver<Arc<Served>>, console: Console) {
         let mut is_failing = false;
-        let mut again = Instant::now();
+        let mut next_round = Instant::now();
         loop {
-            if let Ok(Err(_)) = timeout_at(again, served.changed()).await {
+            if let Ok(Err(_)) = timeout_at(next_round, served.changed()).await {
                 return;
             }
-            again = Instant::now() + AGAIN;
-            let Some(good) = served.borrow_and_update().good.clone() else {
+            next_round = Instant::now() + LONGEST_PAUSE;
+            let Some(success) = served.borrow_and_update().success.clone() else {
                 continue;
             };
-            match self.send(&good).await {
+            match self.send(&success).await {
                 Ok(has_more) => {
                     is_failing = false;
-                    again = if has_more { Instant::now() } else { again };
+                    if has_more {
+                        next_round = Instant::now();
+                    }
                 }
                 Err(error) => {
                     if !is_failing {
@@ -68,7 +70,8 @@ impl FindingEvents {
                             "cannot send findings to the API server: {error}; trying again"
                         ));
                     }
-                    (is_failing, again) = (true, Instant::now());
+                    is_failing = true;
+                    next_round = Instant::now();
                 }
             }
             sleep(PAUSE).await;
@@ -76,8 +79,8 @@ impl FindingEvents {
     }
 
     /// Sends the events of one round. Returns true if more events remain.
-    async fn send(&mut self, good: &Good) -> Result<bool, calipam_datastore::Error> {
-        let there: BTreeSet<(Code, &Subject)> = good
+    async fn send(&mut self, success: &Success) -> Result<bool, calipam_datastore::Error> {
+        let current: BTreeSet<(Code, &Subject)> = success
             .report
             .findings
             .iter()
@@ -85,8 +88,8 @@ impl FindingEvents {
             .collect();
         // A finding that disappears and comes back counts as new.
         self.sent
-            .retain(|(code, subject)| there.contains(&(*code, subject)));
-        let (events, has_more) = self.next_events(good);
+            .retain(|(code, subject)| current.contains(&(*code, subject)));
+        let (events, has_more) = self.next_events(success);
         for (key, event) in events {
             self.events.report(&event).await?;
             self.sent.insert(key);
@@ -95,15 +98,23 @@ impl FindingEvents {
     }
 
     /// Returns the events of a round, and true if more events remain.
-    fn next_events(&self, good: &Good) -> (Vec<(FindingKey, Event)>, bool) {
-        let snapshot = good.snapshot();
-        let findings = good.report.findings.iter().take(MOST);
-        let unsent = findings.map(|finding| (finding.key(), finding));
-        let unsent = unsent.filter(|(key, _)| !self.sent.contains(key));
-        let mut events =
-            unsent.filter_map(|(key, finding)| Some((key, event(finding, &good.advice, &snapshot)?)));
-        let first = events.by_ref().take(TOGETHER).collect();
-        (first, events.next().is_some())
+    fn next_events(&self, success: &Success) -> (Vec<(FindingKey, Event)>, bool) {
+        let snapshot = success.snapshot();
+        let mut events = Vec::new();
+        for finding in success.report.findings.iter().take(MOST) {
+            let key = finding.key();
+            if self.sent.contains(&key) {
+                continue;
+            }
+            let Some(event) = event(finding, &success.advice, &snapshot) else {
+                continue;
+            };
+            if events.len() == TOGETHER {
+                return (events, true);
+            }
+            events.push((key, event));
+        }
+        (events, false)
     }
 }
 
@@ -112,9 +123,10 @@ fn event(finding: &Finding, advice: &Advice, snapshot: &Snapshot) -> Option<Even
     let cure = advice
         .cure_of(finding)
         .map(|cure| format!("; {}", cure::sentence(cure, Reader::Document)));
-    let of_pods = pods(finding).into_iter().find_map(|name| pod(name, snapshot));
+    let mut pods = names_with_pods(finding).into_iter();
+    let pod = pods.find_map(|name| find_pod(name, snapshot));
     Some(Event {
-        regarding: of_pods.or_else(|| node(finding, snapshot))?,
+        regarding: pod.or_else(|| find_node(finding, snapshot))?,
         is_warning: finding.severity != Severity::Info,
         reason: camel_case(finding.code.name()),
         note: finding.message() + &cure.unwrap_or_default(),
@@ -123,26 +135,26 @@ fn event(finding: &Finding, advice: &Advice, snapshot: &Snapshot) -> Option<Even
 }
 
 /// Returns the names in a finding. They include the pods that the finding is about, as `namespace/name`.
-fn pods(finding: &Finding) -> Vec<&str> {
-    let owned = match &finding.evidence {
+fn names_with_pods(finding: &Finding) -> Vec<&str> {
+    let owners = match &finding.evidence {
         Evidence::Address(evidence) => evidence.owners.iter().map(|owner| &**owner).collect(),
         Evidence::Endpoint(owner) => vec![&**owner],
         _ => Vec::new(),
     };
-    let named = owned
-        .into_iter()
-        .flat_map(|owner| [owner.pod.as_str(), owner.name.as_str()]);
-    let subject = if let Subject::Endpoint(name) = &finding.subject {
-        Some(name.as_str())
-    } else {
-        None
-    };
-    named.chain(subject).collect()
+    let mut names = Vec::new();
+    for owner in owners {
+        names.push(owner.pod.as_str());
+        names.push(owner.name.as_str());
+    }
+    if let Subject::Endpoint(name) = &finding.subject {
+        names.push(name.as_str());
+    }
+    names
 }
 
-/// The pod with this name, with its UID; `None` if it was not read.
-fn pod(wanted: &str, snapshot: &Snapshot) -> Option<Regarding> {
-    let (namespace, name) = namespaced(wanted)?;
+/// Finds the pod with this `NAMESPACE/NAME`, with its UID; `None` if it was not read.
+fn find_pod(full_name: &str, snapshot: &Snapshot) -> Option<Regarding> {
+    let (namespace, name) = namespaced(full_name)?;
     let pod = snapshot
         .pods
         .iter()
@@ -157,15 +169,18 @@ fn pod(wanted: &str, snapshot: &Snapshot) -> Option<Regarding> {
     })
 }
 
-/// The first node of a finding that exists in the cluster.
-fn node(finding: &Finding, snapshot: &Snapshot) -> Option<Regarding> {
+/// Finds the first node of a finding that exists in the cluster.
+fn find_node(finding: &Finding, snapshot: &Snapshot) -> Option<Regarding> {
     let subject = match &finding.subject {
         Subject::Node(name) | Subject::Affinity { node: name, .. } => Some(name),
         _ => None,
     };
-    let mut names = subject.into_iter().chain(&finding.nodes);
-    let is_there = |name: &&String| snapshot.nodes.iter().any(|node| node.value.name == **name);
-    names.find(is_there).map(|name| Regarding::Node(name.clone()))
+    for name in subject.into_iter().chain(&finding.nodes) {
+        if snapshot.nodes.iter().any(|node| node.value.name == *name) {
+            return Some(Regarding::Node(name.clone()));
+        }
+    }
+    None
 }
 
 /// Formats `leaked-address` as `LeakedAddress`, the usual form for the reason of an event.

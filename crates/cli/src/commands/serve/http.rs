@@ -28,7 +28,7 @@ use tokio_stream::wrappers::WatchStream;
 
 use super::ask;
 use super::host::Hosts;
-use super::served::{Good, Served, Text};
+use super::served::{Served, Success, Text};
 use crate::format::Format;
 use crate::render::html;
 
@@ -95,7 +95,7 @@ pub(super) async fn serve(
 ) -> bool {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let probes = Arc::new(Semaphore::new(PROBES));
-    let (end, ending) = watch::channel(());
+    let (stop_sender, stopping) = watch::channel(());
     // Formatting an answer for a large cluster takes a moment, so answers are formatted one at a time.
     let asking = Arc::new(Semaphore::new(1));
     let mut connections = JoinSet::new();
@@ -117,15 +117,16 @@ pub(super) async fn serve(
 
         let state = state.clone();
         let asking = Arc::clone(&asking);
-        let ending = ending.clone();
+        let stopping = stopping.clone();
         connections.spawn(async move {
-            connection(stream, answers, &state, &asking, ending).await;
+            serve_connection(stream, answers, &state, &asking, stopping).await;
             drop(place);
         });
         while connections.try_join_next().is_some() {}
     };
+
     drop(listener);
-    end.send_replace(());
+    stop_sender.send_replace(());
     let _ = timeout(SHUTDOWN_LIMIT, async {
         while connections.join_next().await.is_some() {}
     })
@@ -175,17 +176,17 @@ impl Answers {
 }
 
 /// Answers the requests of a connection. Errors are ignored, since they affect this client only.
-async fn connection(
+async fn serve_connection(
     stream: TcpStream,
     answers: Answers,
     state: &ServerState,
     asking: &Semaphore,
-    mut ending: watch::Receiver<()>,
+    mut stopping: watch::Receiver<()>,
 ) {
-    let end = ending.clone();
+    let stopping_of_streams = stopping.clone();
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
-        let end = end.clone();
-        async move { Ok::<_, Infallible>(respond(&request, answers, state, asking, end).await) }
+        let stopping = stopping_of_streams.clone();
+        async move { Ok::<_, Infallible>(respond(&request, answers, state, asking, stopping).await) }
     });
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_LIMIT));
@@ -201,8 +202,7 @@ async fn connection(
     tokio::select! {
         _ = connection.as_mut() => return,
         () = sleep(lifetime) => return,
-        // The server is stopping.
-        _ = ending.changed() => connection.as_mut().graceful_shutdown(),
+        _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
 }
@@ -213,7 +213,7 @@ async fn respond<B>(
     answers: Answers,
     state: &ServerState,
     asking: &Semaphore,
-    end: watch::Receiver<()>,
+    stopping: watch::Receiver<()>,
 ) -> Answer {
     let uri = request.uri();
     if !state.hosts.admit(request) {
@@ -233,7 +233,7 @@ async fn respond<B>(
     let served = Arc::clone(&state.served.borrow());
     match uri.path() {
         "/events" => match Arc::clone(&state.streams.0).try_acquire_owned() {
-            Ok(place) => events(state.served.clone(), end, place),
+            Ok(place) => events(state.served.clone(), stopping, place),
             Err(_) => busy(),
         },
         "/ask" => {
@@ -242,14 +242,14 @@ async fn respond<B>(
             } else {
                 Format::Wide
             };
-            match uri.query().and_then(ask::of_query) {
+            match uri.query().and_then(ask::parse_query) {
                 Some(question) => answer_question(question, &served, format, asking).await,
                 None => refuse(StatusCode::BAD_REQUEST, "/ask?q=TEXT: TEXT is missing", format),
             }
         }
-        path => match ask::of_path(path) {
+        path => match ask::parse_path(path) {
             Some(question) => answer_question(question, &served, Format::Json, asking).await,
-            None if path == "/" && served.good.is_none() && is_browser(request) => {
+            None if path == "/" && served.success.is_none() && is_browser(request) => {
                 with_header(not_ready(&served, Format::Html), RETRY_AFTER, "10")
             }
             None => answer_path(path, &served, state.current, asking).await,
@@ -267,12 +267,13 @@ fn busy() -> Answer {
 /// limit of the connection is reached. Keeps `place` until then.
 fn events(
     served: watch::Receiver<Arc<Served>>,
-    end: watch::Receiver<()>,
+    stopping: watch::Receiver<()>,
     place: OwnedSemaphorePermit,
 ) -> Answer {
-    let pages = WatchStream::new(served).map(|served| Some(served.version.clone()));
-    let end = WatchStream::from_changes(end).map(|()| None);
-    let events = pages.merge(end).map_while(move |version| {
+    let versions = WatchStream::new(served).map(|served| Some(served.version.clone()));
+    // `None` ends the stream.
+    let end = WatchStream::from_changes(stopping).map(|()| None);
+    let events = versions.merge(end).map_while(move |version| {
         let _place = &place;
         let event = format!("data: {}\n\n", version?);
         Some(Ok(Frame::data(Bytes::from(event))))
@@ -286,24 +287,24 @@ fn events(
 
 /// Answers a question with the data of the last successful check.
 async fn answer_question(object: Object, served: &Served, format: Format, asking: &Semaphore) -> Answer {
-    let Some(good) = &served.good else {
+    let Some(success) = &served.success else {
         return with_header(not_ready(served, format), RETRY_AFTER, "10");
     };
     let Ok(_place) = asking.acquire().await else {
         return not_ready(served, format);
     };
-    let asked = Arc::clone(good);
+    let asked = Arc::clone(success);
     let answered = tokio::task::spawn_blocking(move || ask::answer(object, &asked.snapshot(), format)).await;
     match answered {
         Ok(Ok(text)) => {
-            let kind = match format {
+            let content_type = match format {
                 Format::Html => HTML,
                 Format::Json => JSON,
                 _ => TEXT,
             };
-            dated(response(StatusCode::OK, kind, text.into()), good)
+            with_date(response(StatusCode::OK, content_type, text.into()), success)
         }
-        Ok(Err(failure)) => dated(refuse(StatusCode::NOT_FOUND, &failure.message, format), good),
+        Ok(Err(failure)) => with_date(refuse(StatusCode::NOT_FOUND, &failure.message, format), success),
         Err(_) => plain(
             StatusCode::INTERNAL_SERVER_ERROR,
             "the question cannot be answered",
@@ -317,10 +318,10 @@ async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking
         "/" => report(served, HTML, Text::Page, asking).await,
         "/report.json" => report(served, JSON, Text::Json, asking).await,
         "/metrics" => {
-            let kind = "text/plain; version=0.0.4; charset=utf-8";
+            let content_type = "text/plain; version=0.0.4; charset=utf-8";
             match text_of(served, Text::Metrics, asking).await {
-                Ok(Some(text)) => response(StatusCode::OK, kind, text),
-                Ok(None) => response(StatusCode::OK, kind, NOT_YET.into()),
+                Ok(Some(text)) => response(StatusCode::OK, content_type, text),
+                Ok(None) => response(StatusCode::OK, content_type, NOT_YET.into()),
                 Err(failure) => failure,
             }
         }
@@ -341,12 +342,15 @@ const NOT_YET: &str = "# HELP calipam_up 1 if the last check could read the clus
                        # TYPE calipam_up gauge\ncalipam_up 0\n";
 
 /// Answers with a document of the last successful check, and the check's age.
-async fn report(served: &Arc<Served>, kind: &'static str, text: Text, asking: &Semaphore) -> Answer {
-    let Some(good) = &served.good else {
+async fn report(served: &Arc<Served>, content_type: &'static str, text: Text, asking: &Semaphore) -> Answer {
+    let Some(success) = &served.success else {
         return with_header(not_ready(served, Format::Wide), RETRY_AFTER, "10");
     };
     match text_of(served, text, asking).await {
-        Ok(text) => dated(response(StatusCode::OK, kind, text.unwrap_or_default()), good),
+        Ok(text) => with_date(
+            response(StatusCode::OK, content_type, text.unwrap_or_default()),
+            success,
+        ),
         Err(failure) => failure,
     }
 }
@@ -367,23 +371,23 @@ async fn text_of(served: &Arc<Served>, text: Text, asking: &Semaphore) -> Result
 }
 
 /// Adds the date and age of the check to an answer.
-fn dated(response: Answer, good: &Good) -> Answer {
+fn with_date(response: Answer, success: &Success) -> Answer {
     let response = with_header(
         response,
         LAST_MODIFIED,
-        &good.at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string(),
+        &success.at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string(),
     );
-    with_header(response, AGE, &good.age().as_secs().to_string())
+    with_header(response, AGE, &success.age().as_secs().to_string())
 }
 
 /// Answers a health probe, with an error unless there is a current report.
 fn health(served: &Served, current: Duration) -> Answer {
-    match &served.good {
-        Some(good) if good.age() <= current => plain(StatusCode::OK, "ok"),
-        Some(good) => {
+    match &served.success {
+        Some(success) if success.age() <= current => plain(StatusCode::OK, "ok"),
+        Some(success) => {
             let text = format!(
                 "the last check that succeeded ended {} s ago",
-                good.age().as_secs()
+                success.age().as_secs()
             );
             plain(StatusCode::SERVICE_UNAVAILABLE, &text)
         }
@@ -435,18 +439,18 @@ fn plain(status: StatusCode, text: &str) -> Answer {
 }
 
 /// Creates an answer with a text of this content type.
-fn response(status: StatusCode, kind: &'static str, text: Bytes) -> Answer {
+fn response(status: StatusCode, content_type: &'static str, text: Bytes) -> Answer {
     let length = text.len().to_string();
-    let answer = new_answer(status, kind, Full::new(text).boxed());
+    let answer = new_answer(status, content_type, Full::new(text).boxed());
     with_header(answer, CONTENT_LENGTH, &length)
 }
 
 /// Creates an answer with the headers that every answer has.
-fn new_answer(status: StatusCode, kind: &'static str, body: BoxBody<Bytes, Infallible>) -> Answer {
+fn new_answer(status: StatusCode, content_type: &'static str, body: BoxBody<Bytes, Infallible>) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
     for (name, value) in [
-        (CONTENT_TYPE, kind),
+        (CONTENT_TYPE, content_type),
         (CACHE_CONTROL, "no-store"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),

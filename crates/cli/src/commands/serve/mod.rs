@@ -23,7 +23,7 @@ use self::checks::Checks;
 use self::events::FindingEvents;
 use self::host::Hosts;
 use self::http::{ServerState, Streams};
-use self::served::{Good, Served};
+use self::served::{Served, Success};
 use super::check::Checker;
 use super::record;
 use crate::args::{Global, ServeArgs};
@@ -123,12 +123,12 @@ async fn check_again_and_again(
     let mut results = Results {
         console: console.clone(),
         sender,
-        said: String::new(),
+        last_printed: String::new(),
     };
     loop {
         let begin = Instant::now();
         match checks.check(begin).await {
-            Ok(good) => results.publish(good),
+            Ok(success) => results.publish(success),
             Err(failure) if results.is_first() && failure.kind == Kind::Usage => return failure,
             Err(failure) => results.publish_failure(&failure, begin.elapsed()),
         }
@@ -140,8 +140,8 @@ async fn check_again_and_again(
 struct Results {
     console: Console,
     sender: state::Sender<Arc<Served>>,
-    /// The number of findings that the last line stated; empty after a failure.
-    said: String,
+    /// The number of findings in the last printed line; empty after a failure.
+    last_printed: String,
 }
 
 impl Results {
@@ -150,20 +150,21 @@ impl Results {
         self.sender.borrow().is_empty()
     }
 
-    fn publish(&mut self, good: Good) {
-        let found = count(good.report.findings.len(), "finding", "findings");
-        if self.said != found {
-            let at = good.at.strftime("%Y-%m-%d %H:%M:%S UTC");
-            let took = good.took.as_secs_f64();
-            self.console.info(&format!("{at}: {found}, in {took:.1} s"));
-            self.said = found;
+    fn publish(&mut self, success: Success) {
+        let findings = count(success.report.findings.len(), "finding", "findings");
+        if self.last_printed != findings {
+            let time = success.at.strftime("%Y-%m-%d %H:%M:%S UTC");
+            let seconds = success.took.as_secs_f64();
+            self.console
+                .info(&format!("{time}: {findings}, in {seconds:.1} s"));
+            self.last_printed = findings;
         }
-        self.sender.send_replace(Arc::new(Served::good(good)));
+        self.sender.send_replace(Arc::new(Served::succeeded(success)));
     }
 
     fn publish_failure(&mut self, failure: &Failure, took: Duration) {
         self.console.failure(failure);
-        self.said.clear();
+        self.last_printed.clear();
         let served = self.sender.borrow().failed(failure, took);
         self.sender.send_replace(Arc::new(served));
     }

@@ -23,7 +23,8 @@ use crate::render::{document, html};
 pub(super) struct Served {
     /// The metrics of the last check; `None` before the end of the first one.
     run: Option<RunMetrics>,
-    pub good: Option<Arc<Good>>,
+    /// The last successful check.
+    pub success: Option<Arc<Success>>,
     /// The version of the page: that of the last successful check, followed by `failed` after a failed check. The page's script
     /// compares it with the version that the browser shows.
     pub version: String,
@@ -33,7 +34,7 @@ pub(super) struct Served {
 
 /// The result of a successful check. Its documents are formatted when they are first requested.
 #[derive(Debug)]
-pub(super) struct Good {
+pub(super) struct Success {
     /// The end of the check.
     pub at: Timestamp,
     ended: Instant,
@@ -63,7 +64,7 @@ pub(super) enum Text {
 /// The number of documents: `Metrics` is the last one.
 const TEXTS: usize = Text::Metrics as usize + 1;
 
-impl Good {
+impl Success {
     /// Keeps the result of a check, with the time at which it ended.
     pub(super) fn new(
         report: Report,
@@ -133,37 +134,40 @@ impl Served {
     }
 
     /// Creates the state after a successful check.
-    pub(super) fn good(good: Good) -> Self {
+    pub(super) fn succeeded(success: Success) -> Self {
         let run = RunMetrics {
             up: true,
-            took: good.took,
+            took: success.took,
             exit_code: exit::code(&Ok(Outcome::Clean)),
-            live: good.counts,
+            live: success.counts,
         };
-        let version = good.version();
+        let version = success.version();
         Self {
             run: Some(run),
             version,
-            good: Some(Arc::new(good)),
+            success: Some(Arc::new(success)),
             ..Self::default()
         }
     }
 
-    /// Creates the state after a failed check: the last good report, and a notice that this report is old.
+    /// Creates the state after a failed check: the last report of a successful check, and a notice that this report is old.
     pub(super) fn failed(&self, failure: &Failure, took: Duration) -> Self {
-        let live = self.good.as_ref().and_then(|good| good.counts);
+        let live = self.success.as_ref().and_then(|success| success.counts);
         let run = RunMetrics {
             up: false,
             took,
             exit_code: failure.kind as u8,
             live,
         };
-        let of_good = self.good.as_ref().map(|good| good.version());
-        let version = format!("{} failed", of_good.unwrap_or_default());
+        let last_version = match &self.success {
+            Some(success) => success.version(),
+            None => String::new(),
+        };
+        let version = format!("{last_version} failed");
         let failure = Some((failure.message.clone(), Timestamp::now()));
         Self {
             run: Some(run),
-            good: self.good.clone(),
+            success: self.success.clone(),
             version,
             failure,
         }
@@ -171,42 +175,44 @@ impl Served {
 
     /// Returns the failure of the last check, if no check has succeeded yet.
     pub(super) fn failure(&self) -> Option<&str> {
-        self.failure
-            .as_ref()
-            .filter(|_| self.good.is_none())
-            .map(|(message, _)| message.as_str())
+        match (&self.failure, &self.success) {
+            (Some((message, _)), None) => Some(message),
+            _ => None,
+        }
     }
 
     /// Returns a document, which can take a while; `None` before the first result.
     pub(super) fn text(&self, text: Text) -> io::Result<Option<Bytes>> {
-        let of_good = match &self.good {
-            Some(good) => Some(good.text(text)?),
+        let document = match &self.success {
+            Some(success) => Some(success.text(text)?),
             None => None,
         };
         match text {
             Text::Metrics => {
                 let Some(run) = &self.run else {
-                    return Ok(of_good.cloned());
+                    return Ok(document.cloned());
                 };
                 let mut metrics = Vec::new();
-                run.write(self.good.as_ref().map(|good| good.at), &mut metrics)?;
-                if let Some(of_good) = of_good {
-                    metrics.extend_from_slice(of_good);
+                run.write(self.success.as_ref().map(|success| success.at), &mut metrics)?;
+                if let Some(document) = document {
+                    metrics.extend_from_slice(document);
                 }
                 Ok(Some(metrics.into()))
             }
             Text::Page => {
-                let (Some(page), Some(good), Some((message, ended))) = (of_good, &self.good, &self.failure)
+                let (Some(page), Some(success), Some((message, ended))) =
+                    (document, &self.success, &self.failure)
                 else {
-                    return Ok(of_good.cloned());
+                    return Ok(document.cloned());
                 };
-                let [ended, read] = [*ended, good.at].map(|at| at.strftime("%Y-%m-%d %H:%M:%S UTC"));
+                let ended = ended.strftime("%Y-%m-%d %H:%M:%S UTC");
+                let reported = success.at.strftime("%Y-%m-%d %H:%M:%S UTC");
                 let notice = format!(
-                    "The last check, which ended at {ended}, failed: {message}. This is the report of {read}."
+                    "The last check, which ended at {ended}, failed: {message}. This is the report of {reported}."
                 );
                 Ok(Some(html::with_failure(page, &notice).into()))
             }
-            _ => Ok(of_good.cloned()),
+            _ => Ok(document.cloned()),
         }
     }
 }

@@ -14,12 +14,12 @@ use super::subject::outcome_of;
 use crate::args::FleetArgs;
 use crate::console::Console;
 use crate::exit::Result;
-use crate::fleet::{Fleet, Named, documents, each, read};
+use crate::fleet::{Fleet, Named, ReadOfCluster, documents, each, read};
 use crate::render::fleet::FleetList;
 use crate::render::show::{AddressDetails, Origin, ViewDocument};
 
 /// A cluster's view of an address.
-struct Known {
+struct ClusterView {
     origin: Origin,
     view: AddressView,
     events: Vec<Event>,
@@ -34,49 +34,54 @@ pub(super) fn run(address: IpAddr, args: &FleetArgs, fleet: &Fleet, console: &Co
         ..console.clone()
     };
     let read_each = each(&fleet.clusters, args, &quiet, |named, console| {
-        one(named, address, args, console)
+        read_address(named, address, args, console)
     })?;
 
     let mut clusters: Vec<Cluster> = Vec::new();
-    let mut known: BTreeMap<&str, Result<Known, String>> = BTreeMap::new();
+    let mut views: BTreeMap<&str, ClusterView> = BTreeMap::new();
+    let mut unreadable: BTreeMap<&str, String> = BTreeMap::new();
     for (named, result) in fleet.clusters.iter().zip(read_each) {
-        let result = result.map(|(of, cluster)| {
-            clusters.extend(cluster);
-            of
-        });
-        known.insert(&named.name, result);
+        match result {
+            ReadOfCluster::Read((view, cluster)) => {
+                views.insert(&named.name, view);
+                clusters.extend(cluster);
+            }
+            ReadOfCluster::Unreadable(reason) => {
+                unreadable.insert(&named.name, reason);
+            }
+        }
     }
     let notes = fleet::remove_duplicates(&mut clusters, Timestamp::now());
     fleet::compare(&mut clusters);
     let between = fleet::between(&clusters, address);
 
     let (mut list, _) = documents(fleet, args, console, "cannot be read", |named, console| {
-        let Known { origin, view, events } = match &known[named.name.as_str()] {
-            Ok(known) => known,
-            Err(reason) => return Ok(Err(reason.clone())),
-        };
+        let name = named.name.as_str();
+        if let Some(reason) = unreadable.get(name) {
+            return Ok(ReadOfCluster::Unreadable(reason.clone()));
+        }
+        let ClusterView { origin, view, events } = &views[name];
         let mut details = AddressDetails::new(view, events);
-        if let Some(between) = between.get(named.name.as_str()) {
+        if let Some(between) = between.get(name) {
             details = details.with_between(between);
         }
-        let origin = origin.clone();
         console.print(&ViewDocument {
-            origin,
+            origin: origin.clone(),
             view: &details,
         })?;
-        Ok(Ok((outcome_of(view, console), ())))
+        Ok(ReadOfCluster::Read((outcome_of(view, console), ())))
     })?;
     list.notes.extend(notes);
     Ok(list)
 }
 
-/// Reads an address in a cluster, and what is compared with other clusters of its group.
-fn one(
+/// Reads an address in a cluster, and, if the cluster has a group, its part in the comparison with the others.
+fn read_address(
     named: &Named,
     address: IpAddr,
     args: &FleetArgs,
     console: &Console,
-) -> Result<Result<(Known, Option<Cluster>), String>> {
+) -> Result<ReadOfCluster<(ClusterView, Option<Cluster>)>> {
     read(named, args, console, async |access| {
         let snapshot = calipam_workflow::read(access).await?;
         let events = events(access, &snapshot, address).await;
@@ -91,11 +96,11 @@ fn one(
                 ..Cluster::of(report, &snapshot)
             });
         }
-        let known = Known {
+        let view = ClusterView {
             origin: Origin::of(&snapshot),
             view: views::address(&snapshot, address),
             events,
         };
-        Ok((known, cluster))
+        Ok((view, cluster))
     })
 }

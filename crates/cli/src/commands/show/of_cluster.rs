@@ -31,12 +31,12 @@ pub(crate) async fn show(
         Subject::Object(Object::Address(address)) => events(access, &snapshot, *address).await,
         _ => Vec::new(),
     };
-    let of_object = if let Subject::Object(object) = &subject {
-        object.names()
-    } else {
-        None
+    let names_of_object = match &subject {
+        Subject::Object(object) => object.names(),
+        _ => None,
     };
-    let names = of_object.unwrap_or_else(|| args.selection.names(None));
+    let no_namespace = None;
+    let names = names_of_object.unwrap_or_else(|| args.selection.names(no_namespace));
     let Found {
         found: scope,
         not_found,
@@ -52,8 +52,12 @@ pub(crate) async fn show(
 /// document of programs, and where a few requests are no faster.
 fn answered_at_once(access: Access<'_>, args: &ShowArgs, console: &Console) -> Option<IpAddr> {
     let address = args.address()?;
-    let is_for_now = console.format.is_for_people() && console.watch.is_none() && console.fleet.is_none();
-    (is_for_now && !args.quick && access.datastore.reads_parts()).then_some(address)
+    let is_for_person = console.format.is_for_people() && console.watch.is_none() && console.fleet.is_none();
+    if is_for_person && !args.quick && access.datastore.reads_parts() {
+        Some(address)
+    } else {
+        None
+    }
 }
 
 /// Prints an address from a few requests, then reads everything, and prints what only that shows.
@@ -64,9 +68,9 @@ async fn answer_then_check(
 ) -> Result<Found<(Snapshot, Outcome)>> {
     let around = calipam_workflow::read_around(access, &Lookup::Address(address)).await?;
     let events = events(access, &around, address).await;
-    let answer = subject::answer(address, &around, &events, console)?;
+    let answer = subject::print_answer(address, &around, &events, console)?;
     let snapshot = calipam_workflow::read_as(access, Activity::CheckingCluster).await?;
-    let outcome = subject::rest(&answer, &snapshot, console)?;
+    let outcome = subject::print_rest(&answer, &snapshot, console)?;
     Ok(Found {
         found: (snapshot, outcome),
         not_found: Vec::new(),
@@ -117,6 +121,9 @@ async fn read(access: Access<'_>, args: &ShowArgs) -> Result<(Snapshot, Subject)
 /// Returns the sources that a view needs, or `None` if it needs all of them. All sources are also needed if options
 /// name nodes, since only a complete read finds these nodes.
 fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
+    if args.selection.names_nodes() {
+        return None;
+    }
     let sources: &[Source] = match subject {
         // This includes services, since free ranges must not overlap them.
         Subject::Pools if args.find_range.is_some() => &views::sources::PLACES,
@@ -129,5 +136,5 @@ fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
             return None;
         }
     };
-    (!args.selection.names_nodes()).then_some(sources)
+    Some(sources)
 }

@@ -11,7 +11,7 @@ use super::of_cluster::show;
 use crate::args::{ShowArgs, Subject};
 use crate::console::Console;
 use crate::exit::{Failure, Kind, Outcome, Result};
-use crate::fleet::{Fleet, Named, documents, read, refuse};
+use crate::fleet::{Fleet, Named, ReadOfCluster, documents, read, refuse};
 use crate::render::show::percent;
 use crate::render::text::{count, thousands};
 
@@ -24,7 +24,7 @@ const PROPOSED: usize = 5;
 
 /// The results of a cluster.
 #[derive(Default)]
-struct OfCluster {
+struct ResultOfCluster {
     /// False if the cluster has none of the objects that the options name.
     is_shown: bool,
     /// An error for each name that was not found.
@@ -47,16 +47,16 @@ struct Pools {
 /// # Errors
 /// If an option only makes sense for one cluster, or no cluster has the named objects.
 pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
-    let of_one = [
+    let options_of_one_cluster = [
         ("--watch", args.printing.watch.is_some()),
         ("--archive", args.archive.is_some()),
     ];
-    refuse(&of_one, "name one cluster")?;
+    refuse(&options_of_one_cluster, "name one cluster")?;
     if args.find_range.is_some() && !lists_pools(args) {
         return Err(Failure::usage("--find-range works only with the list of pools"));
     }
 
-    let (mut document, all) = match args.address() {
+    let (mut document, results) = match args.address() {
         Some(address) if !args.quick => {
             let document = address_of_fleet::run(address, &args.fleet, fleet, console)?;
             (document, Vec::new())
@@ -66,22 +66,27 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
             &args.fleet,
             console,
             "cannot be read",
-            |cluster, console| of_cluster(cluster, args, console),
+            |cluster, console| show_cluster(cluster, args, console),
         )?,
     };
-    document.clusters.retain(|of| of.outcome != Outcome::Refused);
+    document
+        .clusters
+        .retain(|cluster| cluster.outcome != Outcome::Refused);
 
     let services = fleet.clusters.iter().flat_map(|cluster| &cluster.services);
     let mut pools = Pools {
         taken: fleet.taken.iter().chain(services).copied().collect(),
         ..Pools::default()
     };
-    let mut named = Vec::new();
-    for of in all {
-        pools.add(of.pools);
-        named.push((of.is_shown, of.not_found));
+    let mut names = Vec::new();
+    for result in results {
+        pools.add(result.pools);
+        names.push(NamesOfCluster {
+            is_shown: result.is_shown,
+            not_found: result.not_found,
+        });
     }
-    let mut missing = missing(named);
+    let mut missing = missing_everywhere(names);
     if document.clusters.is_empty() && document.unreadable.is_empty() && !missing.is_empty() {
         return Err(missing.swap_remove(0));
     }
@@ -105,11 +110,11 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
         console.failure(failure);
     }
 
-    let is_lacking = document.clusters.is_empty() || !missing.is_empty() || document.free == Some(Vec::new());
     if !document.unreadable.is_empty() {
         return Ok(Outcome::PartlyRead);
     }
-    if is_lacking {
+    let has_no_free_range = document.free == Some(Vec::new());
+    if document.clusters.is_empty() || !missing.is_empty() || has_no_free_range {
         return Ok(Outcome::Refused);
     }
     let mut outcomes = document.clusters.iter().map(|cluster| cluster.outcome).rev();
@@ -121,12 +126,12 @@ fn lists_pools(args: &ShowArgs) -> bool {
     args.subject() == Subject::Pools
 }
 
-/// Runs `show` on a cluster, or returns the reason why the cluster cannot be read.
-fn of_cluster(
+/// Runs `show` on a cluster.
+fn show_cluster(
     cluster: &Named,
     args: &ShowArgs,
     console: &Console,
-) -> Result<Result<(Outcome, OfCluster), String>> {
+) -> Result<ReadOfCluster<(Outcome, ResultOfCluster)>> {
     let names_something = args.selection.names_nodes()
         || !args.selection.pools.is_empty()
         || matches!(args.subject(), Subject::Object(object) if !matches!(object.clone().by_form(), Object::Address(_)));
@@ -144,38 +149,52 @@ fn of_cluster(
                 if args.find_range.is_some() {
                     pools.taken = taken(&snapshot);
                 }
-                Ok((
-                    outcome,
-                    OfCluster {
-                        is_shown: outcome != Outcome::Refused,
-                        not_found,
-                        pools,
-                    },
-                ))
+                let result = ResultOfCluster {
+                    is_shown: outcome != Outcome::Refused,
+                    not_found,
+                    pools,
+                };
+                Ok((outcome, result))
             }
-            Err(failure) if failure.kind == Kind::Refused && names_something => Ok((
-                Outcome::Refused,
-                OfCluster {
+            // The cluster has none of the named objects. Another cluster can have them.
+            Err(failure) if failure.kind == Kind::Refused && names_something => {
+                let result = ResultOfCluster {
                     not_found: vec![failure],
-                    ..OfCluster::default()
-                },
-            )),
+                    ..ResultOfCluster::default()
+                };
+                Ok((Outcome::Refused, result))
+            }
             Err(failure) => Err(failure),
         }
     })
 }
 
+/// The names that a cluster does not have.
+struct NamesOfCluster {
+    /// True if the cluster has a document, since it has at least one of the named objects.
+    is_shown: bool,
+    /// An error for each name that was not found.
+    not_found: Vec<Failure>,
+}
+
 /// Returns the errors about names that were found in no cluster. If no cluster has a document, returns the errors of
 /// the first cluster.
-fn missing(mut clusters: Vec<(bool, Vec<Failure>)>) -> Vec<Failure> {
+fn missing_everywhere(mut clusters: Vec<NamesOfCluster>) -> Vec<Failure> {
     // Clusters with a document have an error for each name that they lack.
-    clusters.sort_by_key(|(is_shown, _)| !is_shown);
-    let mut all = clusters.into_iter();
-    let Some((_, mut missing)) = all.next() else {
+    clusters.sort_by_key(|cluster| !cluster.is_shown);
+    let mut clusters = clusters.into_iter();
+    let Some(first) = clusters.next() else {
         return Vec::new();
     };
-    for (_, not_found) in all.take_while(|(is_shown, _)| *is_shown) {
-        missing.retain(|failure| not_found.iter().any(|other| other.message == failure.message));
+    let mut missing = first.not_found;
+    for cluster in clusters.take_while(|cluster| cluster.is_shown) {
+        let is_missing = |failure: &Failure| {
+            cluster
+                .not_found
+                .iter()
+                .any(|other| other.message == failure.message)
+        };
+        missing.retain(is_missing);
     }
     missing
 }

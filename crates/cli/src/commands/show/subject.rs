@@ -42,13 +42,15 @@ pub(super) fn print(
         Subject::Borrowed => write(&views::borrowed(snapshot, scope), snapshot, console)?,
         Subject::Configuration => write(&views::configuration(snapshot), snapshot, console)?,
         Subject::Map => write(&map(snapshot).within(scope), snapshot, console)?,
-        Subject::Compare => return compare(scope, snapshot, console),
+        Subject::Compare => return print_comparison(scope, snapshot, console),
         Subject::Addresses | Subject::Object(Object::Node(_)) => {
-            return addresses(None, scope, snapshot, console);
+            write(&views::addresses(snapshot, scope, &[]), snapshot, console)?;
         }
-        Subject::Object(Object::Pod(pod)) => return addresses(Some(pod), scope, snapshot, console),
-        Subject::Object(Object::Address(address)) => return details(*address, snapshot, events, console),
-        Subject::Object(Object::Handle(id) | Object::Text(id)) => return handle(id, snapshot, console),
+        Subject::Object(Object::Pod(pod)) => return print_pod(pod, scope, snapshot, console),
+        Subject::Object(Object::Address(address)) => {
+            return print_address(*address, snapshot, events, console);
+        }
+        Subject::Object(Object::Handle(id) | Object::Text(id)) => return print_handle(id, snapshot, console),
     }
     Ok(Outcome::Clean)
 }
@@ -74,7 +76,12 @@ fn map(snapshot: &Snapshot) -> MapList {
 }
 
 /// Prints everything about an address, with its last events.
-fn details(address: IpAddr, snapshot: &Snapshot, events: &[Event], console: &Console) -> Result<Outcome> {
+fn print_address(
+    address: IpAddr,
+    snapshot: &Snapshot,
+    events: &[Event],
+    console: &Console,
+) -> Result<Outcome> {
     let view = views::address(snapshot, address);
     write(&render::AddressDetails::new(&view, events), snapshot, console)?;
     let outcome = outcome_of(&view, console);
@@ -98,7 +105,7 @@ pub(super) fn outcome_of(view: &AddressView, console: &Console) -> Outcome {
 }
 
 /// Prints what the objects around an address show, without findings, and returns it.
-pub(super) fn answer<'a>(
+pub(super) fn print_answer<'a>(
     address: IpAddr,
     around: &Snapshot,
     events: &'a [Event],
@@ -113,7 +120,11 @@ pub(super) fn answer<'a>(
 }
 
 /// Prints what everything shows about an address beyond an earlier answer: its findings, and what has changed since.
-pub(super) fn rest(answer: &render::Answer<'_>, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
+pub(super) fn print_rest(
+    answer: &render::Answer<'_>,
+    snapshot: &Snapshot,
+    console: &Console,
+) -> Result<Outcome> {
     let view = views::address(snapshot, answer.view.address);
     console.print(&render::Rest { answer, view: &view })?;
     Ok(outcome_of(&view, console))
@@ -129,25 +140,18 @@ fn hint_at_the_rest(partly_read: &[Source], console: &Console) {
     }
 }
 
-/// Prints the addresses of nodes, or of a pod.
-fn addresses(
-    pod: Option<&PodName>,
-    scope: &Scope,
-    snapshot: &Snapshot,
-    console: &Console,
-) -> Result<Outcome> {
-    let within = |scope| views::addresses(snapshot, scope, pod.map(std::slice::from_ref).unwrap_or_default());
-    let list = within(scope);
-    if let Some((namespace, name)) = pod
-        && list.addresses.is_empty()
-    {
-        let has_others = !within(&Scope::default()).addresses.is_empty();
+/// Prints the addresses of a pod that are in the scope.
+fn print_pod(pod: &PodName, scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
+    let pods = std::slice::from_ref(pod);
+    let list = views::addresses(snapshot, scope, pods);
+    if list.addresses.is_empty() {
+        let everywhere = views::addresses(snapshot, &Scope::default(), pods);
+        let has_others = !everywhere.addresses.is_empty();
+        let (namespace, name) = pod;
         return Err(without_address(snapshot, namespace, name, has_others));
     }
     write(&list, snapshot, console)?;
-    if let Some(pod) = pod {
-        hint_at_faults(snapshot, pod, console);
-    }
+    hint_at_faults(snapshot, pod, console);
     Ok(Outcome::Clean)
 }
 
@@ -182,26 +186,26 @@ fn without_address(snapshot: &Snapshot, namespace: &str, name: &str, has_others:
     }
 
     let hint = if snapshot.has_read(Source::Pods) || snapshot.has_read(Source::Endpoints) {
-        near_pod(snapshot, namespace, name)
+        similar_pod(snapshot, namespace, name)
     } else {
-        Some(read_pods())
+        Some(pods_not_read())
     };
     let message = format!("no address is recorded for the pod {pod}, and it is not known to use one");
     Failure::refused(message).hint_if(hint)
 }
 
 /// Returns the hint that pods were not read and need a kubeconfig.
-pub(in crate::commands) fn read_pods() -> String {
+pub(in crate::commands) fn pods_not_read() -> String {
     format!("pods were not read: {}", name_kubeconfig())
 }
 
 /// Returns the hint that services were not read and need a kubeconfig.
-pub(in crate::commands) fn read_services() -> String {
+pub(in crate::commands) fn services_not_read() -> String {
     format!("services were not read: {}", name_kubeconfig())
 }
 
 /// Returns a hint that suggests a pod with a similar name.
-pub(in crate::commands) fn near_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
+pub(in crate::commands) fn similar_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
     nearest_pod(snapshot, namespace, name).map(|near| format!("did you mean `{}`?", escape(&near)))
 }
 
@@ -214,22 +218,25 @@ fn name_kubeconfig() -> String {
 }
 
 /// Compares pods and records; exit code 1 if they differ.
-fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
-    let Some(comparison) = views::compare(snapshot).map(|comparison| comparison.within(scope)) else {
+fn print_comparison(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
+    let Some(comparison) = views::compare(snapshot) else {
         return Err(
             Failure::refused("there is nothing to compare with: pods were not read").hint(name_kubeconfig()),
         );
     };
+    let comparison = comparison.within(scope);
     write(&comparison, snapshot, console)?;
-    let agree = comparison.nodes.iter().all(render::agrees);
-    if !agree && console.format == Format::Table {
+    if comparison.nodes.iter().all(render::agrees) {
+        return Ok(Outcome::Clean);
+    }
+    if console.format == Format::Table {
         console.hint(&format!("{} names the addresses", rerun::in_wide_form()));
     }
-    Ok(if agree { Outcome::Clean } else { Outcome::Findings })
+    Ok(Outcome::Findings)
 }
 
 /// Prints a handle with its blocks and addresses.
-fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
+fn print_handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
     let Some(view) = views::handle(snapshot, id) else {
         return Err(Failure::refused(format!("handle {id:?} not found")).hint(format!(
             "{} lists handles that allocations name but that have no object",

@@ -63,8 +63,11 @@ impl Call {
 
 /// Appends options to a command line, quoted for a shell.
 fn with_options(line: &str, options: &[&str]) -> String {
-    let options = options.iter().map(|word| format!(" {}", shell_word(word)));
-    options.fold(line.to_owned(), |line, option| line + &option)
+    let mut line = line.to_owned();
+    for word in options {
+        line.push_str(&format!(" {}", shell_word(word)));
+    }
+    line
 }
 
 #[cfg(test)]

@@ -61,16 +61,17 @@ impl FleetReport {
                 cluster.name.clone(),
             )
         });
-        let mut of_cluster = |cluster: &Cluster| {
-            let mut advice = advice.remove(&cluster.name).unwrap_or_default();
-            advice.narrow(&cluster.report);
-            advice
-        };
-        let advice = clusters.iter().map(&mut of_cluster).collect();
+
+        let mut advice_in_order = Vec::new();
+        for cluster in &clusters {
+            let mut advice_of_cluster = advice.remove(&cluster.name).unwrap_or_default();
+            advice_of_cluster.narrow(&cluster.report);
+            advice_in_order.push(advice_of_cluster);
+        }
         Self {
             taken_at,
             clusters,
-            advice,
+            advice: advice_in_order,
             notes,
             took,
             exit_code,
@@ -103,12 +104,12 @@ impl FleetReport {
 
     /// Returns all findings with their clusters, by severity, code and cluster.
     fn findings(&self) -> Vec<Found<'_>> {
-        let each = self.clusters.iter().enumerate();
-        let mut findings: Vec<Found<'_>> = each
-            .flat_map(|(place, of)| Found::of_cluster(&of.report, place, &of.name))
-            .collect();
+        let mut findings: Vec<Found<'_>> = Vec::new();
+        for (place, cluster) in self.clusters.iter().enumerate() {
+            findings.extend(Found::of_cluster(&cluster.report, place, &cluster.name));
+        }
         // The sort is stable, and the findings of each cluster are already sorted.
-        findings.sort_by_key(|of| (of.finding.severity, of.finding.code));
+        findings.sort_by_key(|found| (found.finding.severity, found.finding.code));
         findings
     }
 
@@ -123,10 +124,11 @@ impl FleetReport {
 
     /// Returns the age of a cluster's data; `None` if there is no data.
     fn age(&self, cluster: &Cluster) -> Option<SignedDuration> {
-        let taken_at = cluster.report.cluster.taken_at;
-        cluster
-            .is_read
-            .then(|| self.taken_at.duration_since(taken_at).max(SignedDuration::ZERO))
+        if !cluster.is_read {
+            return None;
+        }
+        let age = self.taken_at.duration_since(cluster.report.cluster.taken_at);
+        Some(age.max(SignedDuration::ZERO))
     }
 }
 
@@ -160,7 +162,7 @@ impl Document for FleetReport {
                 let codes = Code::ALL.iter().copied();
                 let each = self
                     .with_advice()
-                    .map(|(of, advice)| (of.name.as_str(), &of.report, advice));
+                    .map(|(cluster, advice)| (cluster.name.as_str(), &cluster.report, advice));
                 junit::write(each, codes, self.took, out)
             }
             Format::Html => page::write(self, out),

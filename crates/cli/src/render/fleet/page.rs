@@ -28,17 +28,20 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
         verdict(report.reports()),
         count(clusters.len(), "cluster", "clusters")
     );
-    let pools = clusters
-        .iter()
-        .flat_map(|of| of.pools.pools.iter().map(|pool| (of.name.as_str(), pool)));
+    let mut pools = Vec::new();
+    for cluster in clusters {
+        for pool in &cluster.pools.pools {
+            pools.push((cluster.name.as_str(), pool));
+        }
+    }
     let is_whole = report
         .reports()
-        .all(|of| unread(&of.coverage, of.cluster.datastore).is_none());
+        .all(|report| unread(&report.coverage, report.cluster.datastore).is_none());
     let body = html! {
         header {
             h1 { "IPAM check: " (sentence(&title, &counts, is_whole)) }
             p.dim { (header(report)) br; "At " (report.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) }
-            (tiles(&counts, pools))
+            (tiles(&counts, pools.into_iter()))
             nav {
                 a href="#kinds" { "What to do" }
                 a href="#clusters" { "Clusters" }
@@ -49,7 +52,7 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
         }
         main {
             @for note in &report.notes { (notice(note)) }
-            (causes(report.with_advice().map(|(of, advice)| (of.name.as_str(), advice))))
+            (causes(report.with_advice().map(|(cluster, advice)| (cluster.name.as_str(), advice))))
             (kinds(&findings, &report.advice.iter().collect::<Vec<_>>()))
             (controls())
             (table_of_clusters(report))

@@ -75,7 +75,7 @@ impl<'a> FleetReportJson<'a> {
             changes: report.changes(),
             clusters: report
                 .with_advice()
-                .map(|(cluster, advice)| one(report, cluster, advice))
+                .map(|(cluster, advice)| shown_cluster(report, cluster, advice))
                 .collect(),
             findings: report.findings(),
         }
@@ -83,7 +83,7 @@ impl<'a> FleetReportJson<'a> {
 }
 
 /// Shows the report of one cluster of a fleet.
-fn one<'a>(report: &'a FleetReport, cluster: &'a Cluster, advice: &'a Advice) -> OneCluster<'a> {
+fn shown_cluster<'a>(report: &'a FleetReport, cluster: &'a Cluster, advice: &'a Advice) -> OneCluster<'a> {
     OneCluster {
         name: &cluster.name,
         group: cluster.group.as_deref(),

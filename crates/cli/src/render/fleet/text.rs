@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use calipam_check::Severity;
 use calipam_check::fleet::Cluster;
 use calipam_check::views::Count;
-use calipam_check::{Report, Severity};
 use jiff::SignedDuration;
 
 use super::FleetReport;
 use crate::render::advice;
-use crate::render::check::{color, summary, table};
+use crate::render::check::{color, leaves_out_known, summary, table};
 use crate::render::column::{left, right};
 use crate::render::output::Text;
 use crate::render::show::percent;
@@ -23,29 +23,32 @@ pub(super) fn write(report: &FleetReport, text: &mut Text) {
     text.blank();
 
     // Clusters without findings, usually most of them, are not listed in the short form.
-    let has_findings = |cluster: &Cluster| cluster.report.worst().is_some() || !cluster.shared.is_empty();
-    let is_listed = |cluster: &&Cluster| text.page.wide || has_findings(cluster);
-    let listed: Vec<&Cluster> = report.clusters.iter().filter(is_listed).collect();
-    let not_listed = report.clusters.len() - listed.len();
+    let mut listed: Vec<&Cluster> = Vec::new();
+    for cluster in &report.clusters {
+        let has_findings = cluster.report.worst().is_some() || !cluster.shared.is_empty();
+        if has_findings || text.page.wide {
+            listed.push(cluster);
+        }
+    }
+    let number_not_listed = report.clusters.len() - listed.len();
     text.aside(clusters_table(report, listed));
 
-    let advice = report.with_advice();
-    advice::text_of_fleet(
-        advice.map(|(cluster, advice)| (cluster.name.as_str(), advice)),
-        text,
-    );
+    let advice_by_name = report
+        .with_advice()
+        .map(|(cluster, advice)| (cluster.name.as_str(), advice));
+    advice::text_of_fleet(advice_by_name, text);
+
     let is_compared = report.reports().any(|report| report.changes.is_some());
     text.section(table(report.findings(), is_compared, text.page.wide));
 
     let mut line = summary(report.reports());
-    if not_listed > 0 {
-        let has_all = |report: &Report| report.changes.as_ref().is_none_or(|changes| changes.removed == 0);
-        let findings = if report.reports().all(has_all) {
-            "findings"
-        } else {
+    if number_not_listed > 0 {
+        let clusters = count(number_not_listed, "cluster", "clusters");
+        let findings = if report.reports().any(leaves_out_known) {
             "new findings"
+        } else {
+            "findings"
         };
-        let clusters = count(not_listed, "cluster", "clusters");
         line.push_str(&format!("; {clusters} without {findings}"));
     }
     text.line(line);
@@ -61,7 +64,9 @@ pub(super) fn header(report: &FleetReport) -> String {
     let mut nodes = 0;
     for cluster in &report.clusters {
         groups.extend(&cluster.group);
-        unread += usize::from(!cluster.is_read);
+        if !cluster.is_read {
+            unread += 1;
+        }
         allocations += cluster.report.counts.allocations;
         pools += cluster.report.counts.pools;
         nodes += cluster.report.counts.nodes;
@@ -90,7 +95,7 @@ fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &
             thousands(counts.get(&severity).copied().unwrap_or_default())
         }
     };
-    let known = |cell: fn(&Cluster) -> String| {
+    let if_read = |cell: fn(&Cluster) -> String| {
         move |cluster: &Cluster| {
             if cluster.is_read {
                 cell(cluster)
@@ -110,9 +115,9 @@ fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &
         right("WARNING", findings(Severity::Warning)),
         right("INFO", findings(Severity::Info)).hidden(3),
         right("SHARED", |cluster: &Cluster| thousands(cluster.shared.len())).if_any(),
-        right("NODES", known(|cluster| thousands(cluster.report.counts.nodes))).hidden(1),
-        right("IN USE", known(|cluster| use_of_pools(cluster).0)).hidden(2),
-        right("%", known(|cluster| use_of_pools(cluster).1)),
+        right("NODES", if_read(|cluster| thousands(cluster.report.counts.nodes))).hidden(1),
+        right("IN USE", if_read(|cluster| use_of_pools(cluster).0)).hidden(2),
+        right("%", if_read(|cluster| use_of_pools(cluster).1)),
         right("AGE", |cluster: &Cluster| dash(report.age(cluster).map(age))).hidden(4),
     ];
     Grid::fixed(clusters, columns)

@@ -62,13 +62,17 @@ impl Frame<'_> {
     /// Returns the content security policy: the page runs only its own scripts, and connects only to its server, if at
     /// all. With this policy, even an unescaped name from the cluster could do no harm.
     fn policy(&self) -> String {
-        let hash = |script: &&str| format!(" 'sha256-{}'", STANDARD.encode(sha256(script)));
-        let scripts = match self.scripts {
-            [] => String::new(),
-            scripts => format!("script-src{}; ", scripts.iter().map(hash).collect::<String>()),
-        };
-        let server = self.server;
-        format!("default-src 'none'; style-src 'unsafe-inline'; {scripts}base-uri 'none'; {server}")
+        let mut policy = "default-src 'none'; style-src 'unsafe-inline'; ".to_owned();
+        if !self.scripts.is_empty() {
+            policy.push_str("script-src");
+            for script in self.scripts {
+                let hash = STANDARD.encode(sha256(script));
+                policy.push_str(&format!(" 'sha256-{hash}'"));
+            }
+            policy.push_str("; ");
+        }
+        policy.push_str(&format!("base-uri 'none'; {}", self.server));
+        policy
     }
 }
 
@@ -104,7 +108,7 @@ pub(crate) fn text_of(document: &impl Document) -> Markup {
         @for part in text.parts {
             @match part {
                 Part::Line(line) | Part::About(line) => { @if line != "\n" { p { (line) } } }
-                Part::Facts(of) => (facts(&[], of.iter().map(|(name, value)| (name, vec![html! { (escape(value)) }])))),
+                Part::Facts(pairs) => (facts(&[], pairs.iter().map(|(name, value)| (name, vec![html! { (escape(value)) }])))),
                 Part::Grid(list, _) => (grid(list)),
             }
         }
@@ -141,27 +145,32 @@ pub(super) fn alert(text: &str) -> Markup {
 
 /// Adds an alert about a failed check above the content of a page. The page's script finds it by its ID.
 pub(crate) fn with_failure(page: &[u8], text: &str) -> Vec<u8> {
-    let main = b"<main>";
-    let place = page
-        .windows(main.len())
-        .position(|part| part == main)
-        .map_or(0, |start| start + main.len());
+    let main_tag = b"<main>";
+    let content_start = match page.windows(main_tag.len()).position(|part| part == main_tag) {
+        Some(tag_start) => tag_start + main_tag.len(),
+        None => 0,
+    };
+    let (before, content) = page.split_at(content_start);
     let alert = html! { div #failed { (alert(text)) } }.into_string();
-    [&page[..place], alert.as_bytes(), &page[place..]].concat()
+    [before, alert.as_bytes(), content].concat()
 }
 
 /// Removes the end tags of cells and rows. HTML does not require them, and they are a fifth of a long table. Strings
 /// from the cluster cannot contain such tags, since `<` is escaped in them.
 pub(super) fn compact(table: Markup) -> Markup {
-    PreEscaped(
-        ["</td>", "</th>", "</tr>"]
-            .iter()
-            .fold(table.into_string(), |page, end| page.replace(end, "")),
-    )
+    let mut text = table.into_string();
+    for end_tag in ["</td>", "</th>", "</tr>"] {
+        text = text.replace(end_tag, "");
+    }
+    PreEscaped(text)
 }
 
 /// Returns the class for a name that is too long for a column. Names without this class are never broken across lines.
 /// The longest name that fits is an IPv6 CIDR.
 pub(super) fn long(name: &str) -> Option<&'static str> {
-    (name.chars().count() > 43).then_some("long")
+    if name.chars().count() > 43 {
+        Some("long")
+    } else {
+        None
+    }
 }

@@ -29,8 +29,10 @@ pub(in crate::render) fn grid(mut list: Grid) -> Markup {
     let class = |is_number: bool, cell: &str| {
         if is_number {
             "number"
+        } else if long(cell).is_some() {
+            "name long"
         } else {
-            long(cell).map_or("name", |_| "name long")
+            "name"
         }
     };
     let table = html! {
@@ -44,15 +46,16 @@ pub(in crate::render) fn grid(mut list: Grid) -> Markup {
     html! { div.scroll { (compact(table)) } }
 }
 
-/// A title in lower case after the first letter, unless it has a word that is always in capitals.
+/// Returns a title in lower case after the first letter, unless it has a word that is always in capitals.
 fn capital(title: &str) -> String {
     if title.contains("CIDR") || title.chars().any(char::is_lowercase) {
         return title.to_owned();
     }
     let mut letters = title.chars();
-    let first = letters.next();
-    let following = letters.flat_map(char::to_lowercase);
-    first.into_iter().chain(following).collect()
+    let mut capitalized = String::new();
+    capitalized.extend(letters.next());
+    capitalized.extend(letters.flat_map(char::to_lowercase));
+    capitalized
 }
 
 /// Creates a table of names and their values. `titles` are the titles of the values, if each name has several.

@@ -61,7 +61,7 @@ impl Document for SurveyDocument<'_> {
         out.line(heading(survey));
         out.blank();
         if let Some(detour) = survey.migration.detour() {
-            out.line(there_and_back(detour));
+            out.line(describe_detour(detour));
             out.blank();
         }
         out.section(phases(survey));
@@ -77,18 +77,16 @@ impl Document for SurveyDocument<'_> {
             out.blank();
             out.section(capacity(&survey.capacity_back, wide));
         }
-        if let Some(moving) = moving.as_ref().filter(|moving| !moving.workloads.is_empty()) {
+        if let Some(moving) = moving
+            && !moving.workloads.is_empty()
+        {
             out.section(workloads(moving, wide));
-            let evicted = match &moving.estimate {
-                Some(estimate) => Some(how_long(estimate)),
-                None if moving.evictable > 0 => Some(format!(
-                    "An eviction moves {}",
-                    count(moving.evictable, "pod", "pods")
-                )),
-                None => None,
-            };
-            if let Some(evicted) = evicted {
-                out.line(evicted);
+            if let Some(estimate) = &moving.estimate {
+                out.line(eviction_time(estimate));
+                out.blank();
+            } else if moving.evictable > 0 {
+                let pods = count(moving.evictable, "pod", "pods");
+                out.line(format!("An eviction moves {pods}"));
                 out.blank();
             }
         } else if survey.phase == Phase::Move {
@@ -136,7 +134,7 @@ fn heading(survey: &Survey) -> String {
 }
 
 /// Explains the two halves of a migration with a temporary pool, and names the current one.
-fn there_and_back(
+fn describe_detour(
     Detour {
         leg,
         temporary,
@@ -166,13 +164,13 @@ fn phases(survey: &Survey) -> Grid {
     let columns = vec![
         left("PHASE", |phase| phase),
         left("STATE", state),
-        left("LEFT", |phase| still(&survey.left, phase)),
+        left("LEFT", |phase| remaining_work(&survey.left, phase)),
     ];
     Grid::fixed(Phase::ALL, columns)
 }
 
 /// Formats the work that is left in a phase.
-fn still(left: &Leftovers, phase: Phase) -> String {
+fn remaining_work(left: &Leftovers, phase: Phase) -> String {
     let Leftovers {
         blocks,
         affinities,
@@ -181,7 +179,7 @@ fn still(left: &Leftovers, phase: Phase) -> String {
         leaked,
         others,
     } = *left;
-    let parts: &[(usize, &str, &str)] = match phase {
+    let numbers: &[(usize, &str, &str)] = match phase {
         Phase::Move => &[
             (in_use, "address in use", "addresses in use"),
             (named, "address named", "addresses named"),
@@ -194,8 +192,13 @@ fn still(left: &Leftovers, phase: Phase) -> String {
         ],
         _ => &[],
     };
-    let parts = parts.iter().filter(|(number, ..)| *number > 0);
-    joined(parts.map(|(number, one, many)| count(*number, one, many)), ", ")
+    let mut parts = Vec::new();
+    for (number, singular, plural) in numbers {
+        if *number > 0 {
+            parts.push(count(*number, singular, plural));
+        }
+    }
+    parts.join(", ")
 }
 
 /// Creates a table of the settings in which the pools differ.
@@ -238,7 +241,7 @@ fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
 }
 
 /// Formats the time that the eviction takes, and the basis of the estimate.
-fn how_long(
+fn eviction_time(
     Estimate {
         pods,
         not_moved,
@@ -247,17 +250,17 @@ fn how_long(
         total,
     }: &Estimate,
 ) -> String {
-    let all = count(*pods, "pod", "pods");
+    let pods = count(*pods, "pod", "pods");
     let total = total.round(Unit::Second).unwrap_or(*total);
     if *not_moved > 0 {
-        let left = thousands(*not_moved);
+        let not_moved = thousands(*not_moved);
         return format!(
-            "Evicting {all}, {batch} at a time, would stop after {total:#}. In a simulation with this cluster's blocks, {left} of them do not move, because a batch finds no free addresses"
+            "Evicting {pods}, {batch} at a time, would stop after {total:#}. In a simulation with this cluster's blocks, {not_moved} of them do not move, because a batch finds no free addresses"
         );
     }
     let each = each.round(Unit::Second).unwrap_or(*each);
     format!(
-        "Evicting {all}, {batch} at a time, takes about {total:#}, without waits for disruption budgets. The estimate is a simulation with this cluster's blocks and the pods' last start times; half of them started within {each:#}"
+        "Evicting {pods}, {batch} at a time, takes about {total:#}, without waits for disruption budgets. The estimate is a simulation with this cluster's blocks and the pods' last start times; half of them started within {each:#}"
     )
 }
 
@@ -376,22 +379,16 @@ fn without_command(group: &Group) -> &'static str {
 
 /// Creates the table of the users of addresses. If there are many, a short table has a row for each node and kind of
 /// user, with the number of users and the name of one of them.
-fn users(users: &[User], wide: bool) -> Grid {
+fn users<'a>(users: &'a [User], wide: bool) -> Grid {
     let columns = vec![
         left("ADDRESS", |user: &User| user.address),
         left("USED BY", |user: &User| format!("{} {}", user.kind, user.name)),
         left("USED BY", |user: &User| user.kind).only_in_short_form(),
         left("NODE", |user: &User| &user.node).in_both_forms(),
     ];
-    Grid::short(
-        wide,
-        FEW,
-        users,
-        columns,
-        // The kind of a row, and the example that the short form shows for it.
-        |user| (&user.node, user.kind),
-        |user| &user.name,
-    )
+    let kind_of_row = |user: &'a User| (&user.node, user.kind);
+    let example = |user: &'a User| &user.name;
+    Grid::short(wide, FEW, users, columns, kind_of_row, example)
 }
 
 /// Creates a table of the annotations that name the old pool.

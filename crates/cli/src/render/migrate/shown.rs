@@ -67,13 +67,15 @@ impl<'a> SurveyDocument<'a> {
     /// Shows the survey of a migration as a document.
     pub(crate) fn new(surveyed: &'a Surveyed) -> Self {
         let Surveyed { survey, moving } = surveyed;
-        let shown = |group, moving| ShownGroup {
-            group,
-            command: command(group, moving),
-        };
-        let groups = moving
-            .iter()
-            .flat_map(|moving| moving.workloads.iter().map(move |group| shown(group, moving)));
+        let mut workloads = Vec::new();
+        if let Some(moving) = moving {
+            for group in &moving.workloads {
+                workloads.push(ShownGroup {
+                    group,
+                    command: command(group, moving),
+                });
+            }
+        }
         Self {
             surveyed,
             from: (&survey.migration.old).into(),
@@ -84,7 +86,7 @@ impl<'a> SurveyDocument<'a> {
             capacity: &survey.capacity,
             capacity_back: &survey.capacity_back,
             users: &survey.users,
-            workloads: groups.collect(),
+            workloads,
             eviction: moving.as_ref().and_then(|moving| moving.estimate.as_ref()),
             pins: moving.as_ref().map_or(&[], |moving| &moving.pins),
             differences: &survey.differences,

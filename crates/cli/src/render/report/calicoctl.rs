@@ -29,8 +29,8 @@ pub(crate) fn write(view: &CalicoctlView, snapshot: &Snapshot, out: &mut dyn Wri
     let mut allocations: BTreeMap<&str, Vec<&CalicoctlAllocation>> = BTreeMap::new();
     for block in &view.blocks {
         for allocation in &block.allocations {
-            let of_address = allocations.entry(&allocation.address).or_default();
-            of_address.push(allocation);
+            let records = allocations.entry(&allocation.address).or_default();
+            records.push(allocation);
         }
     }
 

@@ -6,7 +6,7 @@ use calipam_check::{Change, EarlierFinding, Report};
 use calipam_model::snapshot::Source;
 
 use crate::render::sources::words;
-use crate::render::text::{escape, join, joined, thousands};
+use crate::render::text::{escape, join, thousands};
 
 /// Returns the lines below a report: the numbers of new, worse, gone and unchanged findings, and the findings that
 /// could not be compared.
@@ -28,12 +28,12 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
         lines.push(format!("Gone: {}", by_code(&changes.gone)));
     }
     if !changes.not_checked.is_empty() {
-        let because = match sources(&changes.not_read_now) {
+        let reason = match sources(&changes.not_read_now) {
             Some(unread) => format!("{unread} were not read this time"),
             None => "their objects were changing, or this version has no such rule".to_owned(),
         };
         lines.push(format!(
-            "Not checked: {} ({because})",
+            "Not checked: {} ({reason})",
             by_code(&changes.not_checked)
         ));
     }
@@ -52,15 +52,18 @@ fn by_code(findings: &[EarlierFinding]) -> String {
     for finding in findings.iter() {
         *numbers.entry(&finding.code).or_default() += 1;
     }
-    joined(
-        numbers
-            .iter()
-            .map(|(code, number)| format!("{} {}", thousands(number), escape(code))),
-        ", ",
-    )
+    let mut parts = Vec::new();
+    for (code, number) in &numbers {
+        parts.push(format!("{} {}", thousands(number), escape(code)));
+    }
+    parts.join(", ")
 }
 
+/// Formats a list of sources; `None` if it is empty.
 fn sources(sources: &[Source]) -> Option<String> {
+    if sources.is_empty() {
+        return None;
+    }
     let words: Vec<String> = sources.iter().map(|source| words(*source)).collect();
-    (!words.is_empty()).then(|| join(&words))
+    Some(join(&words))
 }

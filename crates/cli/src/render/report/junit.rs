@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use calipam_check::{Change, Code, Report, Severity};
+use calipam_check::{Code, Report, Severity};
 use calipam_model::snapshot::{Coverage, Source};
 use calipam_plan::advice::Advice;
 use maud::{Markup, html};
@@ -27,22 +27,23 @@ pub(in crate::render) fn write<'a>(
     took: Duration,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let all: Vec<Suite<'_>> = clusters
-        .map(|(name, report, advice)| Suite::new(name, report, advice, codes.clone()))
-        .collect();
+    let mut suites: Vec<Suite<'_>> = Vec::new();
+    for (name, report, advice) in clusters {
+        suites.push(Suite::new(name, report, advice, codes.clone()));
+    }
     let time = format!("{:.3}", took.as_secs_f64());
-    let tests: usize = all.iter().map(|suite| suite.by_code.len()).sum();
-    let failed: usize = all.iter().map(|suite| suite.failed).sum();
-    let suites = html! {
+    let tests: usize = suites.iter().map(|suite| suite.by_code.len()).sum();
+    let failed: usize = suites.iter().map(|suite| suite.failed).sum();
+    let document = html! {
         testsuites name="calipam check" tests=(tests) failures=(failed) errors="0" time=(time) {
             "\n"
-            @for suite in &all { (one(suite, &time)) }
+            @for suite in &suites { (suite_element(suite, &time)) }
         }
     };
     writeln!(
         out,
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}",
-        suites.into_string()
+        document.into_string()
     )
 }
 
@@ -59,8 +60,8 @@ impl<'a> Suite<'a> {
     /// Groups the findings of a report by code. Each code is a test case.
     fn new(name: &'a str, report: &'a Report, advice: &'a Advice, codes: impl Iterator<Item = Code>) -> Self {
         let mut by_code: BTreeMap<Code, Vec<Found<'_>>> = codes.map(|code| (code, Vec::new())).collect();
-        for of in Found::of_cluster(report, 0, name) {
-            by_code.entry(of.finding.code).or_default().push(of);
+        for found in Found::of_cluster(report, 0, name) {
+            by_code.entry(found.finding.code).or_default().push(found);
         }
         let failed = by_code.values().filter(|findings| fails(findings)).count();
         Self {
@@ -74,7 +75,7 @@ impl<'a> Suite<'a> {
 }
 
 /// Writes the test suite of one report.
-fn one(suite: &Suite<'_>, time: &str) -> Markup {
+fn suite_element(suite: &Suite<'_>, time: &str) -> Markup {
     let Suite {
         name,
         report,
@@ -82,9 +83,12 @@ fn one(suite: &Suite<'_>, time: &str) -> Markup {
         by_code,
         failed,
     } = suite;
-    let is_skipped =
-        |(code, found): &(&Code, &Vec<Found<'_>>)| found.is_empty() && unread_of(**code, report).is_some();
-    let skipped = by_code.iter().filter(is_skipped).count();
+    let mut skipped = 0;
+    for (code, findings) in by_code {
+        if findings.is_empty() && unread_of(*code, report).is_some() {
+            skipped += 1;
+        }
+    }
     let tests = by_code.len();
     let taken_at = report.cluster.taken_at.strftime("%Y-%m-%dT%H:%M:%S").to_string();
     html! {
@@ -103,10 +107,13 @@ fn one(suite: &Suite<'_>, time: &str) -> Markup {
 /// True if any finding fails the test. Informational findings never do and, in a comparison, only new or worse findings
 /// do.
 fn fails(findings: &[Found<'_>]) -> bool {
-    let counts = |of: &Found<'_>| of.change.is_none_or(Change::is_new_or_worse);
-    findings
-        .iter()
-        .any(|of| of.finding.severity < Severity::Info && counts(of))
+    findings.iter().any(|found| {
+        let is_new_or_worse = match found.change {
+            Some(change) => change.is_new_or_worse(),
+            None => true,
+        };
+        is_new_or_worse && found.finding.severity < Severity::Info
+    })
 }
 
 /// Returns a source that the rule requires, but that was not read completely, if there is one.

@@ -91,26 +91,25 @@ pub(crate) struct RunMetrics {
 impl RunMetrics {
     /// Writes the metrics of a run that has just ended, and the time of the last successful run if it is known. With
     /// both, an alert can distinguish a failed run from a missing one.
-    pub(crate) fn write(&self, last_good: Option<Timestamp>, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn write(&self, last_success: Option<Timestamp>, out: &mut dyn Write) -> io::Result<()> {
         let mut metrics = Metrics::default();
-        if let Some(at) = last_good {
-            metrics.set("last_success_timestamp_seconds", &[], seconds(at));
+        if let Some(time) = last_success {
+            metrics.set("last_success_timestamp_seconds", &[], seconds(time));
         }
         metrics.run(self);
         metrics.write(out)
     }
 }
 
-fn seconds(at: Timestamp) -> f64 {
-    at.as_millisecond() as f64 / 1000.0
+fn seconds(time: Timestamp) -> f64 {
+    time.as_millisecond() as f64 / 1000.0
 }
 
 impl Metrics<'_> {
     /// Writes the metrics in the text format, each with its help and type.
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         for (name, values) in &self.all {
-            let about = |line: &'static str| line.strip_prefix(name)?.strip_prefix(' ')?.split_once(' ');
-            let (kind, help) = METRICS.lines().find_map(about).unwrap_or_default();
+            let (kind, help) = type_and_help(name).unwrap_or_default();
             writeln!(out, "# HELP calipam_{name} {help}\n# TYPE calipam_{name} {kind}")?;
             for (labels, value) in values {
                 if value.is_infinite() {
@@ -130,17 +129,18 @@ impl Metrics<'_> {
 
     /// Formats labels, sorted by name.
     fn labels(&self, labels: &[(&str, &str)]) -> String {
-        let cluster = self.cluster.map(|name| ("cluster", name));
-        let labels = labels.iter().copied().chain(cluster);
-        let mut labels: Vec<String> = labels
-            .map(|(label, value)| format!("{label}=\"{}\"", escape(value)))
-            .collect();
-        labels.sort();
-        if labels.is_empty() {
-            String::new()
-        } else {
-            format!("{{{}}}", labels.join(","))
+        let mut formatted: Vec<String> = Vec::new();
+        for (label, value) in labels {
+            formatted.push(format!("{label}=\"{}\"", escape(value)));
         }
+        if let Some(name) = self.cluster {
+            formatted.push(format!("cluster=\"{}\"", escape(name)));
+        }
+        if formatted.is_empty() {
+            return String::new();
+        }
+        formatted.sort();
+        format!("{{{}}}", formatted.join(","))
     }
 
     /// Adds the time, duration and result of a run, the counters of a followed cluster, and the version.
@@ -182,14 +182,14 @@ impl Metrics<'_> {
         ];
         self.set("cluster_info", &labels, 1.0);
 
-        for (source, read) in &report.coverage {
-            let read = match read {
+        for (source, coverage) in &report.coverage {
+            let coverage = match coverage {
                 Coverage::Read => "read",
                 Coverage::Partial => "partial",
                 Coverage::Skipped(_) => "skipped",
             };
             let source = source.to_string();
-            let labels = [("source", source.as_str()), ("coverage", read)];
+            let labels = [("source", source.as_str()), ("coverage", coverage)];
             self.set("source_coverage", &labels, 1.0);
         }
 
@@ -232,18 +232,14 @@ impl Metrics<'_> {
     /// Adds the changes since the earlier report.
     fn changes(&mut self, changes: &Changes, report: &Report) {
         self.set("compared_report_timestamp_seconds", &[], seconds(changes.since));
-        let counts = changes
-            .counts(&report.findings)
-            .into_iter()
-            .map(|(change, number)| (change.to_string(), number));
-        let others = [
-            ("gone", changes.gone.len()),
-            ("not_checked", changes.not_checked.len()),
-        ];
-        let others = others.map(|(change, number)| (change.to_owned(), number));
-        for (change, number) in counts.chain(others) {
-            self.set("findings_changed", &[("change", change.as_str())], number as f64);
+        let mut set = |change: &str, number: usize| {
+            self.set("findings_changed", &[("change", change)], number as f64);
+        };
+        for (change, number) in changes.counts(&report.findings) {
+            set(&change.to_string(), number);
         }
+        set("gone", changes.gone.len());
+        set("not_checked", changes.not_checked.len());
     }
 
     /// Adds the usage of pools. The states of a pool add up to its size.
@@ -294,7 +290,10 @@ impl Metrics<'_> {
             self.set("ippool_assigned_total", &pool, trend.assigned as f64);
             self.set("ippool_released_total", &pool, trend.released as f64);
             let free = view.by_name.or(view.allocatable).unwrap_or(view.free);
-            let Some(forecast) = trend.forecast(free.0).filter(|_| view.enabled) else {
+            if !view.enabled {
+                continue;
+            }
+            let Some(forecast) = trend.forecast(free.0) else {
                 continue;
             };
             for (bound, seconds) in [
@@ -311,8 +310,8 @@ impl Metrics<'_> {
     /// Sets the metrics about nodes.
     fn nodes(&mut self, snapshot: &Snapshot) {
         let nodes = views::nodes(snapshot).nodes;
-        let without = nodes.iter().filter(|view| view.is_without_address());
-        self.set("nodes_without_addresses", &[], without.count() as f64);
+        let without_address = nodes.iter().filter(|view| view.is_without_address()).count();
+        self.set("nodes_without_addresses", &[], without_address as f64);
         for view in nodes {
             let node = [("node", view.node.as_str())];
             self.set("node_blocks", &node, f64::from(view.blocks));
@@ -320,6 +319,18 @@ impl Metrics<'_> {
             self.set("node_allocations_borrowed", &node, f64::from(view.borrowed));
         }
     }
+}
+
+/// Returns the type and the help of a metric; `None` if [`METRICS`] does not have it.
+fn type_and_help(name: &str) -> Option<(&'static str, &'static str)> {
+    for line in METRICS.lines() {
+        if let Some((metric, description)) = line.split_once(' ')
+            && metric == name
+        {
+            return description.split_once(' ');
+        }
+    }
+    None
 }
 
 /// Escapes the value of a label for the text format and for terminals.

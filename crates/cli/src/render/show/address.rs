@@ -119,7 +119,13 @@ impl Document for Rest<'_> {
         add_records(&mut all_facts, self.view);
         add_users(&mut all_facts, self.view);
         text.facts_beyond(&all_facts, &answer);
-        add_findings(text, &self.view.findings, &[], &self.view.partly_read);
+        let between_clusters = &[];
+        add_findings(
+            text,
+            &self.view.findings,
+            between_clusters,
+            &self.view.partly_read,
+        );
     }
 }
 
@@ -258,16 +264,16 @@ impl View for WithFindings<'_, HandleView> {
             (_, false) => text.fact("Object", "none"),
         }
         for block in &handle.blocks {
-            let gone = if block.exists {
+            let missing = if block.exists {
                 ""
             } else {
                 ", which does not exist"
             };
-            let claims = usize::try_from(block.in_handle).unwrap_or_default();
-            let claims = count(claims, "address", "addresses");
+            let number = usize::try_from(block.in_handle).unwrap_or_default();
+            let addresses = count(number, "address", "addresses");
             text.fact(
                 "Block",
-                format!("{}{gone}: the handle counts {claims}", block.block),
+                format!("{}{missing}: the handle counts {addresses}", block.block),
             );
             for address in &block.addresses {
                 text.fact("Address", address);
@@ -276,7 +282,8 @@ impl View for WithFindings<'_, HandleView> {
         if handle.blocks.iter().all(|block| block.addresses.is_empty()) {
             text.fact("Address", "none is recorded under it");
         }
-        add_findings(text, &handle.findings, &[], &handle.partly_read);
+        let between_clusters = &[];
+        add_findings(text, &handle.findings, between_clusters, &handle.partly_read);
     }
 }
 
@@ -293,17 +300,14 @@ fn add_findings(text: &mut Text, findings: &[Finding], between: &[(&str, &Findin
         let message = finding.message();
         text.fact("Finding", format!("{severity} {code} of {cluster}: {message}"));
     }
-    let has_none = findings.is_empty() && between.is_empty();
-    if !partly_read.is_empty() {
-        text.fact(
-            "Finding",
-            if has_none {
-                "not checked"
-            } else {
-                "other rules were not checked"
-            },
-        );
-    } else if has_none {
+
+    let has_findings = !findings.is_empty() || !between.is_empty();
+    let is_complete = partly_read.is_empty();
+    if !is_complete && has_findings {
+        text.fact("Finding", "other rules were not checked");
+    } else if !is_complete {
+        text.fact("Finding", "not checked");
+    } else if !has_findings {
         text.fact("Finding", "none");
     }
 }

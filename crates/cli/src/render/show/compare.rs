@@ -24,7 +24,7 @@ impl View for Comparison {
     /// Writes a table of the nodes, and the number of nodes that differ.
     fn text(&self, text: &mut Text) {
         let wide = text.page.wide;
-        let differing = |title, set: fn(&NodeComparison) -> &BTreeSet<IpAddr>| {
+        let column_of_set = |title, set: fn(&NodeComparison) -> &BTreeSet<IpAddr>| {
             addresses(title, wide, move |node: &NodeComparison| {
                 set(node).iter().map(ToString::to_string).collect()
             })
@@ -37,8 +37,8 @@ impl View for Comparison {
             }),
             right("IN BLOCKS", |node: &NodeComparison| thousands(node.in_blocks)),
             right("AGREED", |node: &NodeComparison| thousands(node.agreed)).hidden(1),
-            differing("NOT RECORDED", |node| &node.not_recorded),
-            differing("NOT USED", |node| &node.not_used),
+            column_of_set("NOT RECORDED", |node| &node.not_recorded),
+            column_of_set("NOT USED", |node| &node.not_used),
             addresses("RECORDED FOR OTHERS", wide, |node: &NodeComparison| {
                 node.recorded_for_others
                     .iter()
@@ -46,25 +46,26 @@ impl View for Comparison {
                     .collect()
             })
             .if_any(),
-            differing("RECORDED ELSEWHERE", |node| &node.recorded_elsewhere).if_any(),
+            column_of_set("RECORDED ELSEWHERE", |node| &node.recorded_elsewhere).if_any(),
         ];
         if self.with_endpoints {
             let in_endpoints = right("IN ENDPOINTS", |node: &NodeComparison| {
                 thousands(node.in_endpoints)
             });
             columns.insert(AFTER_IN_KUBERNETES, in_endpoints.hidden(2));
-            columns.push(differing("WITHOUT ENDPOINT", |node| &node.without_endpoint));
-            columns.push(differing("ENDPOINT ONLY", |node| &node.endpoint_only));
+            columns.push(column_of_set("WITHOUT ENDPOINT", |node| &node.without_endpoint));
+            columns.push(column_of_set("ENDPOINT ONLY", |node| &node.endpoint_only));
         }
         text.table(&self.nodes, columns);
 
         let differing = self.nodes.iter().filter(|node| !agrees(node)).count();
-        text.notes(&[match differing {
+        let note = match differing {
             0 if self.nodes.is_empty() => "Neither pods nor blocks have addresses".to_owned(),
             0 => "Kubernetes and Calico agree on every node".to_owned(),
             1 => "Kubernetes and Calico differ on 1 node".to_owned(),
-            nodes => format!("Kubernetes and Calico differ on {nodes} nodes"),
-        }]);
+            number => format!("Kubernetes and Calico differ on {number} nodes"),
+        };
+        text.notes(&[note]);
     }
 }
 
@@ -72,12 +73,14 @@ impl View for Comparison {
 fn addresses<'a, R: 'a>(
     title: &'static str,
     wide: bool,
-    named: impl Fn(R) -> Vec<String> + 'a,
+    addresses_of: impl Fn(R) -> Vec<String> + 'a,
 ) -> Column<'a, R> {
     if wide {
-        left(title, move |row| or_dash(&named(row).join(", ")).to_owned())
+        left(title, move |row| {
+            or_dash(&addresses_of(row).join(", ")).to_owned()
+        })
     } else {
-        right(title, move |row| thousands(named(row).len()))
+        right(title, move |row| thousands(addresses_of(row).len()))
     }
 }
 
@@ -91,17 +94,15 @@ pub(crate) fn agrees(node: &NodeComparison) -> bool {
         recorded_for_others,
         ..
     } = node;
-    let clashes = |of: &RecordedFor| matches!(of, RecordedFor::Tunnel | RecordedFor::Service);
-    !recorded_for_others.values().any(clashes)
-        && [
-            not_recorded,
-            recorded_elsewhere,
-            not_used,
-            &node.without_endpoint,
-            &node.endpoint_only,
-        ]
-        .iter()
-        .all(|set| set.is_empty())
+    let is_clash = |owner: &RecordedFor| matches!(owner, RecordedFor::Tunnel | RecordedFor::Service);
+    let differing = [
+        not_recorded,
+        recorded_elsewhere,
+        not_used,
+        &node.without_endpoint,
+        &node.endpoint_only,
+    ];
+    differing.iter().all(|addresses| addresses.is_empty()) && !recorded_for_others.values().any(is_clash)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use calipam_model::plugin::Plugin;
 use super::View;
 use crate::render::column::{left, right};
 use crate::render::output::Text;
-use crate::render::text::{count, dash, joined, or_dash, thousands};
+use crate::render::text::{count, dash, or_dash, thousands};
 
 impl View for NodeList {
     const KIND: &'static str = "NodeList";
@@ -56,44 +56,45 @@ impl View for NodeList {
 /// Formats the installed plugin, or else the plugin that assigned the newest address. If they differ, formats both:
 /// `calipam 0.1.0 (newest address: Calico)`.
 fn plugin(plugin: &NodePlugin) -> String {
-    let by = plugin.assigned_by.map_or("", |by| match by {
-        Plugin::Calico => "Calico",
-        Plugin::Calipam => "calipam",
-    });
-    match &plugin.installed {
-        None => by.to_owned(),
-        Some(noted) if by.is_empty() || noted.starts_with("calipam") == (by == "calipam") => noted.clone(),
-        Some(noted) => format!("{noted} (newest address: {by})"),
+    let assigned_by = match plugin.assigned_by {
+        Some(Plugin::Calico) => "Calico",
+        Some(Plugin::Calipam) => "calipam",
+        None => "",
+    };
+    let Some(installed) = &plugin.installed else {
+        return assigned_by.to_owned();
+    };
+    let is_same = installed.starts_with("calipam") == (assigned_by == "calipam");
+    if assigned_by.is_empty() || is_same {
+        return installed.clone();
     }
+    format!("{installed} (newest address: {assigned_by})")
 }
 
 /// Formats `60 ipv4, 0 ipv6`.
 fn free_by_family(node: &NodeView) -> String {
-    let free = node
-        .families
-        .iter()
-        .map(|of_node| format!("{} {}", thousands(of_node.free), of_node.family));
-    joined(free, ", ")
+    let mut parts = Vec::new();
+    for family in &node.families {
+        parts.push(format!("{} {}", thousands(family.free), family.family));
+    }
+    parts.join(", ")
 }
 
 /// Formats `ipv4: the block limit is reached`, with `(may be intended)` if a check reports that as information.
 fn without_address(node: &NodeView) -> String {
-    let without =
-        node.families
-            .iter()
-            .filter_map(|of_node| match (of_node.without_address, &of_node.reason) {
-                (Some(true), Some(reason)) => {
-                    let intent = if of_node.may_be_intended {
-                        " (may be intended)"
-                    } else {
-                        ""
-                    };
-                    Some(format!("{}: {reason}{intent}", of_node.family))
-                }
-                (None, _) => Some(format!("{}: unknown", of_node.family)),
-                _ => None,
-            });
-    joined(without, "; ")
+    let mut parts = Vec::new();
+    for family in &node.families {
+        let name = family.family;
+        match (family.without_address, &family.reason) {
+            (Some(true), Some(reason)) if family.may_be_intended => {
+                parts.push(format!("{name}: {reason} (may be intended)"));
+            }
+            (Some(true), Some(reason)) => parts.push(format!("{name}: {reason}")),
+            (None, _) => parts.push(format!("{name}: unknown")),
+            _ => {}
+        }
+    }
+    parts.join("; ")
 }
 
 /// Formats `16`, or `any number`.
@@ -107,48 +108,60 @@ fn claimable(blocks: Option<u32>, limit: Option<u32>) -> String {
 
 /// Formats `, limit 20`; empty without a limit.
 fn limited(limit: Option<u32>) -> String {
-    limit.map(|limit| format!(", limit {limit}")).unwrap_or_default()
+    match limit {
+        Some(limit) => format!(", limit {limit}"),
+        None => String::new(),
+    }
 }
 
 /// Formats `16 ipv4, limit 20`. All pools of a family have the same limit.
 fn claimable_by_family(node: &NodeView) -> String {
+    // The largest number of claimable blocks, and the limit.
     let mut families: BTreeMap<&str, (Option<u32>, Option<u32>)> = BTreeMap::new();
-    for held in &node.pools {
-        let most = families.entry(held.family).or_insert((None, held.limit));
-        most.0 = most.0.max(held.claimable);
+    for pool in &node.pools {
+        let (largest, _) = families.entry(pool.family).or_insert((None, pool.limit));
+        *largest = (*largest).max(pool.claimable);
     }
-    let families = families.into_iter();
-    let families = families
-        .map(|(family, (most, limit))| format!("{} {family}{}", claimable(most, limit), limited(limit)));
-    joined(families, "; ")
+    let mut parts = Vec::new();
+    for (family, (blocks, limit)) in families {
+        let blocks = claimable(blocks, limit);
+        parts.push(format!("{blocks} {family}{}", limited(limit)));
+    }
+    parts.join("; ")
 }
 
 /// Formats `16 in default-ipv4-ippool or extra-5, 0 in old-ippool, limit 20`.
 fn claimable_by_pool(node: &NodeView) -> String {
-    let mut limits: BTreeMap<_, BTreeMap<_, Vec<&str>>> = BTreeMap::new();
-    for held in &node.pools {
-        let pool = held.pool.as_deref().unwrap_or("(no pool)");
-        limits
-            .entry(held.limit)
+    // The names of the pools by their limit, and then by the number of claimable blocks, the largest first.
+    let mut by_limit: BTreeMap<_, BTreeMap<_, Vec<&str>>> = BTreeMap::new();
+    for pool in &node.pools {
+        let name = pool.pool.as_deref().unwrap_or("(no pool)");
+        by_limit
+            .entry(pool.limit)
             .or_default()
-            .entry(Reverse(held.claimable))
+            .entry(Reverse(pool.claimable))
             .or_default()
-            .push(pool);
+            .push(name);
     }
-    let limits = limits.into_iter().map(|(limit, groups)| {
-        let groups = groups.into_iter().map(|(Reverse(blocks), pools)| {
-            format!("{} in {}", claimable(blocks, limit), pools.join(" or "))
-        });
-        format!("{}{}", joined(groups, ", "), limited(limit))
-    });
-    joined(limits, "; ")
+
+    let mut parts = Vec::new();
+    for (limit, by_blocks) in by_limit {
+        let mut groups = Vec::new();
+        for (Reverse(blocks), names) in by_blocks {
+            groups.push(format!("{} in {}", claimable(blocks, limit), names.join(" or ")));
+        }
+        parts.push(format!("{}{}", groups.join(", "), limited(limit)));
+    }
+    parts.join("; ")
 }
 
 /// Lists the tunnel addresses of a node.
 fn tunnels(node: &NodeView) -> String {
-    let tunnels = node.tunnels.iter();
-    let words = tunnels.map(|tunnel| format!("{} {}", tunnel.kind, tunnel.address));
-    joined(words, ", ")
+    let mut parts = Vec::new();
+    for tunnel in &node.tunnels {
+        parts.push(format!("{} {}", tunnel.kind, tunnel.address));
+    }
+    parts.join(", ")
 }
 
 impl View for NamespaceList {

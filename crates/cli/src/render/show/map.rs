@@ -10,7 +10,7 @@ use textwrap::core::display_width;
 use super::View;
 use crate::render::output::Text;
 use crate::render::page::Page;
-use crate::render::text::{count, join, joined, thousands};
+use crate::render::text::{count, join, thousands};
 
 /// The number of cells in a line if the width is unknown.
 const USUAL: u32 = 64;
@@ -41,7 +41,7 @@ impl View for MapList {
                 drawing.characters(text);
             }
             let named = if text.page.wide { usize::MAX } else { NAMED };
-            for line in findings(map, named).iter() {
+            for line in findings(map, named) {
                 text.hanging(2, line);
             }
             text.blank();
@@ -58,20 +58,21 @@ impl View for MapList {
 
 /// Formats `default-ipv4-ippool (10.244.0.0/16): 6 of 1,024 cells hold blocks; a cell is a /26`.
 fn title(map: &PoolMap) -> String {
-    let held = map.cells.iter().filter(|cell| cell.blocks > 0).count();
+    let with_blocks = map.cells.iter().filter(|cell| cell.blocks > 0).count();
+    let verb = if with_blocks == 1 { "holds" } else { "hold" };
     format!(
-        "{} ({}): {} of {} {} blocks; a cell is a /{}",
+        "{} ({}): {} of {} {verb} blocks; a cell is a /{}",
         map.name,
         map.cidr,
-        thousands(held),
+        thousands(with_blocks),
         count(map.size as usize, "cell", "cells"),
-        if held == 1 { "holds" } else { "hold" },
         map.cell_size
     )
 }
 
 /// Formats the cells with findings, the worst first, so that no information is shown by color alone.
-fn findings(map: &PoolMap, most: usize) -> Vec<String> {
+/// Names at most `limit` cells, and counts the others.
+fn findings(map: &PoolMap, limit: usize) -> Vec<String> {
     let mut marked: Vec<(Severity, &MapCell)> = Vec::new();
     for cell in &map.cells {
         if let Some(worst) = cell.worst {
@@ -81,17 +82,17 @@ fn findings(map: &PoolMap, most: usize) -> Vec<String> {
     marked.sort_by_key(|(worst, cell)| (*worst, cell.index));
 
     let mut lines: Vec<String> = Vec::new();
-    for (worst, cell) in marked.iter().take(most) {
+    for (worst, cell) in marked.iter().take(limit) {
         let number = count(cell.findings as usize, "finding", "findings");
         let cidr = map.cell_cidr(cell.index);
         lines.push(format!("{cidr}: {number} (worst: {worst})"));
     }
-    if marked.len() <= most {
+    if marked.len() <= limit {
         return lines;
     }
 
     let mut further: BTreeMap<Severity, usize> = BTreeMap::new();
-    for (worst, _) in marked.iter().skip(most) {
+    for (worst, _) in marked.iter().skip(limit) {
         *further.entry(*worst).or_default() += 1;
     }
     let mut parts: Vec<String> = Vec::new();
@@ -115,7 +116,7 @@ enum Glyph {
 }
 
 impl Glyph {
-    /// The glyph of a cell: its worst finding, or else the share of its addresses that is taken.
+    /// Returns the glyph of a cell: its worst finding, or else the share of its addresses that is taken.
     fn of(cell: Option<&MapCell>) -> Self {
         let Some(cell) = cell else { return Self::Unclaimed };
         if let Some(worst) = cell.worst {
@@ -145,7 +146,7 @@ impl Glyph {
         Self::Used((tenths as u8).clamp(1, 9))
     }
 
-    /// The character of a glyph, for pages without color.
+    /// Returns the character of a glyph, for pages without color.
     fn character(self) -> char {
         match self {
             Self::Unclaimed => '.',
@@ -184,35 +185,39 @@ struct Drawing<'a> {
     map: &'a PoolMap,
     cells: HashMap<u32, &'a MapCell>,
     columns: u32,
-    label: usize,
+    label_width: usize,
 }
 
 impl<'a> Drawing<'a> {
     /// Fits the map to the width of a page.
     fn new(map: &'a PoolMap, page: Page) -> Self {
-        let label = |index: u32| display_width(&map.cell_cidr(index).network().to_string());
-        let widest = (0..map.size)
-            .step_by(FEWEST as usize)
-            .map(label)
-            .max()
-            .unwrap_or_default();
-        let room = page
-            .width
-            .map_or(USUAL, |width| u32::from(width).saturating_sub(widest as u32 + 1));
+        // The label of every row that can begin a line.
+        let mut label_width = 0;
+        for index in (0..map.size).step_by(FEWEST as usize) {
+            let label = map.cell_cidr(index).network().to_string();
+            label_width = label_width.max(display_width(&label));
+        }
+        let room = match page.width {
+            Some(width) => u32::from(width).saturating_sub(label_width as u32 + 1),
+            None => USUAL,
+        };
         // With a power of two, every row begins at an aligned address.
         let columns = (1 << room.max(FEWEST).ilog2()).min(map.size);
-        let cells = map.cells.iter().map(|cell| (cell.index, cell)).collect();
         Self {
             map,
-            cells,
+            cells: map.cells.iter().map(|cell| (cell.index, cell)).collect(),
             columns,
-            label: widest,
+            label_width,
         }
     }
 
+    /// Returns the glyph of a cell; `None` after the end of the pool.
     fn glyph(&self, row: u32, column: u32) -> Option<Glyph> {
         let index = row * self.columns + column;
-        (index < self.map.size).then(|| Glyph::of(self.cells.get(&index).copied()))
+        if index >= self.map.size {
+            return None;
+        }
+        Some(Glyph::of(self.cells.get(&index).copied()))
     }
 
     fn rows(&self) -> u32 {
@@ -221,16 +226,17 @@ impl<'a> Drawing<'a> {
 
     fn label(&self, row: u32) -> String {
         let address = self.map.cell_cidr(row * self.columns).network().to_string();
-        format!("{address:<width$} ", width = self.label)
+        format!("{address:<width$} ", width = self.label_width)
     }
 
     /// Draws the map with a character for each cell.
     fn characters(&self, text: &mut Text) {
         for row in 0..self.rows() {
-            let cells = (0..self.columns)
-                .filter_map(|column| self.glyph(row, column))
-                .map(Glyph::character);
-            text.drawn(&(self.label(row) + &cells.collect::<String>()));
+            let mut line = self.label(row);
+            for column in 0..self.columns {
+                line.extend(self.glyph(row, column).map(Glyph::character));
+            }
+            text.drawn(&line);
         }
     }
 
@@ -242,7 +248,7 @@ impl<'a> Drawing<'a> {
                 .map(|column| (self.glyph(row, column), self.glyph(row + 1, column)))
                 .collect();
             let mut line = self.label(row);
-            for run in pairs.chunk_by(|a, b| a == b) {
+            for run in pairs.chunk_by(|pair, next| pair == next) {
                 let (upper, lower) = run[0];
                 let style = Style::new()
                     .fg_color(upper.map(Glyph::color))
@@ -254,7 +260,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// The legend of the colors.
+/// Formats the legend of the colors.
 fn colors() -> String {
     let parts = [
         (Glyph::Unclaimed, "no block"),
@@ -269,12 +275,15 @@ fn colors() -> String {
         (Glyph::Found(Severity::Warning), "warning"),
         (Glyph::Found(Severity::Info), "info"),
     ];
-    let part = |(glyph, words): (Glyph, &str)| {
-        let style = Style::new().fg_color(Some(glyph.color()));
-        format!("{style}■{style:#} {words}")
+    let line = |parts: &[(Glyph, &str)]| {
+        let mut words = Vec::new();
+        for (glyph, word) in parts {
+            let style = Style::new().fg_color(Some(glyph.color()));
+            words.push(format!("{style}■{style:#} {word}"));
+        }
+        words.join("  ")
     };
     let (use_of_cells, worst) = parts.split_at(7);
-    let line = |parts: &[(Glyph, &str)]| joined(parts.iter().copied().map(part), "  ");
     format!("{}\nWorst finding: {}", line(use_of_cells), line(worst))
 }
 

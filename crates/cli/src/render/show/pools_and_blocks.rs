@@ -92,20 +92,20 @@ impl View for PoolList {
     }
 }
 
-/// The reasons for which some free addresses of a pool cannot be allocated.
+/// Formats the reasons for which some free addresses of a pool cannot be allocated.
 fn limits(pool: &PoolView) -> String {
-    let why = pool.limited_by.join("; ");
+    let reasons = pool.limited_by.join("; ");
     let Some(by_name) = pool.by_name else {
-        return why;
+        return reasons;
     };
-    let by_name_text = thousands(by_name);
+    let number = thousands(by_name);
     if by_name.0 == 0 {
-        format!("not even pods that name the pool get an address: {why}")
+        format!("not even pods that name the pool get an address: {reasons}")
     } else if by_name.0 < pool.free.0 {
         let all = thousands(pool.free);
-        format!("only pods that name the pool can get {by_name_text} of its {all} free addresses: {why}")
+        format!("only pods that name the pool can get {number} of its {all} free addresses: {reasons}")
     } else {
-        format!("only pods that name the pool can get its {by_name_text} free addresses: {why}")
+        format!("only pods that name the pool can get its {number} free addresses: {reasons}")
     }
 }
 
@@ -188,10 +188,14 @@ impl View for BlockList {
     /// Writes a table of blocks.
     fn text(&self, text: &mut Text) {
         let page = text.page;
-        // The addresses of a corrupt block are unknown.
-        let known = |title, number: fn(&BlockView) -> u32| {
+        let number_unless_corrupt = |title, number: fn(&BlockView) -> u32| {
             right(title, move |block: &BlockView| {
-                dash(block.problems.is_empty().then(|| thousands(number(block))))
+                if block.problems.is_empty() {
+                    thousands(number(block))
+                } else {
+                    // The addresses of a corrupt block are unknown.
+                    "-".to_owned()
+                }
             })
         };
         let columns = vec![
@@ -199,19 +203,22 @@ impl View for BlockList {
             left("POOL", |block: &BlockView| dash(block.pool.as_ref())).hidden(6),
             left("BLOCK OWNER", |block: &BlockView| dash(block.owner.as_ref())),
             right("TOTAL", |block: &BlockView| thousands(block.total)).hidden(4),
-            known("IN USE", |block| block.in_use),
-            known("BORROWED BY OTHERS", |block| block.borrowed).hidden(5),
-            known("COOLING", |block| block.cooling).hidden(3),
-            known("RESERVED", |block| block.reserved).hidden(2),
-            known("FREE", |block| block.free),
-            known("WINDOWS", |block| block.windows_reserved)
+            number_unless_corrupt("IN USE", |block| block.in_use),
+            number_unless_corrupt("BORROWED BY OTHERS", |block| block.borrowed).hidden(5),
+            number_unless_corrupt("COOLING", |block| block.cooling).hidden(3),
+            number_unless_corrupt("RESERVED", |block| block.reserved).hidden(2),
+            number_unless_corrupt("FREE", |block| block.free),
+            number_unless_corrupt("WINDOWS", |block| block.windows_reserved)
                 .wide()
                 .if_any()
                 .hidden(1),
             left("USE", move |block: &BlockView| {
+                if !block.problems.is_empty() {
+                    return "-".to_owned();
+                }
                 let usable = Count(block.total.0.saturating_sub(block.reserved.into()));
                 let taken = Count(usable.0.saturating_sub(block.free.into()));
-                dash(block.problems.is_empty().then(|| bar(taken, usable, page)))
+                bar(taken, usable, page)
             })
             .wide(),
             left("CLAIMED", |block: &BlockView| dash(block.claimed_at.as_ref())).wide(),

@@ -14,35 +14,36 @@ pub(super) fn write(advice: &Advice, text: &mut Text) {
     let rows = advice
         .candidates
         .iter()
-        .map(|candidate| (&candidate.row, Some(against(candidate))));
+        .map(|candidate| (&candidate.row, Some(drawbacks(candidate))));
     text.grid(runs::size_table(rows));
 }
 
 /// Formats the drawbacks of a size.
-pub(super) fn against(candidate: &Candidate) -> String {
+pub(super) fn drawbacks(candidate: &Candidate) -> String {
     joined(candidate.drawbacks.iter().map(|drawback| words(*drawback)), "; ")
 }
 
-/// The advice in sentences.
+/// Formats the advice in sentences.
 pub(super) fn lines(advice: &Advice) -> Vec<String> {
     let Some(size) = advice.block_size else {
         return vec!["No block size fits; the drawbacks of each are listed below.".to_owned()];
     };
-    let chosen = advice
+    let mut lines: Vec<String> = Vec::new();
+    let fits = advice
         .candidates
         .iter()
-        .find(|candidate| candidate.row.block_size == size);
-    let fits = chosen.is_some_and(|candidate| candidate.drawbacks.is_empty());
-    let mut lines = vec![if fits {
-        format!(
+        .any(|candidate| candidate.row.block_size == size && candidate.drawbacks.is_empty());
+    if fits {
+        lines.push(format!(
             "Block size: /{size}. Of the sizes without drawbacks, it costs the least in wasted addresses and routes."
-        )
+        ));
     } else {
-        format!(
+        lines.push(format!(
             "Block size: /{size}, in a pool that is large enough; the drawbacks in the existing pools are listed below."
-        )
-    }];
-    lines.extend(tipping(advice));
+        ));
+    }
+    lines.extend(lead_over_second(advice));
+
     if let (Some(prefix), Some(addresses)) = (advice.pool_prefix, advice.pool_addresses) {
         let suffices = match advice.pools_suffice {
             Some(true) => "; the existing pools are large enough",
@@ -65,20 +66,20 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
 }
 
 /// Formats the lead of the recommended block size over the second-best size.
-fn tipping(advice: &Advice) -> Option<String> {
-    let found = advice.tipping?;
+fn lead_over_second(advice: &Advice) -> Option<String> {
+    let tipping = advice.tipping?;
     let wins = match advice.runs {
         1 => String::new(),
         runs => format!("It is the best in {} of {runs} runs. ", advice.wins),
     };
-    let other = match (found.pods_per_node, found.block_size) {
+    let exception = match (tipping.pods_per_node, tipping.block_size) {
         (Some(pods), Some(size)) => format!("; in a run with {pods} pods per node, /{size} is better"),
         _ => String::new(),
     };
     Some(format!(
-        "{wins}The second best, /{}, costs {} % more in wasted addresses and routes{other}.",
-        found.second,
-        share(found.costs_more_percent)
+        "{wins}The second best, /{}, costs {} % more in wasted addresses and routes{exception}.",
+        tipping.second,
+        share(tipping.costs_more_percent)
     ))
 }
 

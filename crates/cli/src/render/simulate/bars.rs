@@ -27,12 +27,12 @@ pub(super) struct Bar {
 
 /// Draws a bar for each number.
 pub(super) fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, text: &mut Text) {
-    let of_number = |(name, number)| Bar {
+    let rows = rows.map(|(name, number)| Bar {
         name,
         length: number,
         label: thousands(number),
-    };
-    bars(title, rows.map(of_number), text);
+    });
+    bars(title, rows, text);
 }
 
 /// Draws bars below a title, each with its name and its label. The longest bar fills the page.
@@ -60,35 +60,39 @@ pub(super) fn bars(title: &str, bars: impl Iterator<Item = Bar>, text: &mut Text
     }
 }
 
-fn bar(length: u64, most: u64, room: usize) -> String {
-    let eighths = (u128::from(length) * room as u128 * 8 / u128::from(most)) as usize;
+/// Draws a bar. A bar with the length `longest` fills `width` columns.
+fn bar(length: u64, longest: u64, width: usize) -> String {
+    let eighths = (u128::from(length) * width as u128 * 8 / u128::from(longest)) as usize;
     format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
 }
 
-/// Draws a curve on one line. Each column shows the highest of its values.
-pub(super) fn curve(values: &[u64], most: u64, room: usize) -> String {
-    let room = room.clamp(1, values.len().max(1));
-    let column = |place: usize| {
-        let begin = place * values.len() / room;
-        let end = ((place + 1) * values.len()).div_ceil(room);
-        values
-            .get(begin..end.min(values.len()))
-            .and_then(|part| part.iter().max())
-            .copied()
-            .unwrap_or(0)
-    };
-    let height = |value: u64| match value {
-        0 => ' ',
-        value => HEIGHTS[(u128::from(value) * 8 / u128::from(most.max(1))).clamp(1, 8) as usize - 1],
-    };
-    (0..room).map(|place| height(column(place))).collect()
+/// Draws a curve on one line with at most `width` columns, in which `highest` has the full height. Each column shows the
+/// highest of its values.
+pub(super) fn curve(values: &[u64], highest: u64, width: usize) -> String {
+    let number = values.len();
+    let width = width.clamp(1, number.max(1));
+    let mut curve = String::new();
+    for column in 0..width {
+        let begin = column * number / width;
+        let end = ((column + 1) * number).div_ceil(width).min(number);
+        let value = values[begin..end].iter().copied().max().unwrap_or(0);
+        if value == 0 {
+            curve.push(' ');
+        } else {
+            let eighths = u128::from(value) * 8 / u128::from(highest.max(1));
+            curve.push(HEIGHTS[eighths.clamp(1, 8) as usize - 1]);
+        }
+    }
+    curve
 }
 
 /// Returns the number of columns for a curve.
 pub(super) fn room(page: Page) -> usize {
-    page.width
-        .map_or(WIDE, |width| usize::from(width).saturating_sub(30))
-        .clamp(16, 80)
+    let columns = match page.width {
+        Some(width) => usize::from(width).saturating_sub(30),
+        None => WIDE,
+    };
+    columns.clamp(16, 80)
 }
 
 #[cfg(test)]

@@ -17,12 +17,10 @@ pub(super) fn write(failure: &Failure, text: &mut Text) {
     text.blank();
     text.grid(table(failure));
 
-    let end = failure
-        .with_collector
-        .points
-        .last()
-        .map(|point| point.after)
-        .unwrap_or_default();
+    let end = match failure.with_collector.points.last() {
+        Some(point) => point.after,
+        None => Micros::default(),
+    };
     text.blank();
     text.line(format!("From the failure to {end} after it:"));
     for (name, course) in courses(failure) {
@@ -45,25 +43,28 @@ pub(super) fn write(failure: &Failure, text: &mut Text) {
 /// highest values.
 pub(super) fn table(failure: &Failure) -> Grid {
     let mut rows = Vec::new();
-    for (place, course) in courses(failure).into_iter().enumerate() {
-        rows.push(course);
+    for (position, (name, course)) in courses(failure).into_iter().enumerate() {
+        rows.push((name, course));
         if let Some(range) = &failure.range {
-            rows.push((LOWEST, courses(&range.lowest)[place].1));
-            rows.push((HIGHEST, courses(&range.highest)[place].1));
+            let (_, lowest) = courses(&range.lowest)[position];
+            let (_, highest) = courses(&range.highest)[position];
+            rows.push((LOWEST, lowest));
+            rows.push((HIGHEST, highest));
         }
     }
+
     type Row<'a> = (&'static str, &'a Course);
     let last = |course: &Course| course.points.last().copied().unwrap_or_default();
     let columns = vec![
         left("COLLECTOR", |(name, _): Row<'_>| name),
         right("ADDRESSES FREE AFTER", |(_, course): Row<'_>| {
-            or_left(course.addresses_free_after, last(course).held, "held")
+            time_or_number(course.addresses_free_after, last(course).held, "held")
         }),
         right("BLOCKS FREE AFTER", |(_, course): Row<'_>| {
-            or_left(course.blocks_free_after, last(course).blocks, "held")
+            time_or_number(course.blocks_free_after, last(course).blocks, "held")
         }),
         right("RECOVERY", |(_, course): Row<'_>| {
-            or_left(course.all_running_after, last(course).waiting, "not running")
+            time_or_number(course.all_running_after, last(course).waiting, "not running")
         }),
         right("MAX PENDING", |(_, course): Row<'_>| {
             thousands(course.max_pending)
@@ -89,17 +90,18 @@ fn headline(failure: &Failure) -> String {
     format!("{} fails while it holds {held}, and is {removed}.", failure.node)
 }
 
-/// Formats a time or, if there is none, the number that is left at the end.
-fn or_left(time: Option<Micros>, left: u64, what: &str) -> String {
-    time.map_or_else(
-        || format!("never: {} {what}", thousands(left)),
-        |time| time.to_string(),
-    )
+/// Formats a time or, if there is none, the number that remains at the end, such as `never: 26 held`.
+fn time_or_number(time: Option<Micros>, remaining: u64, state: &str) -> String {
+    match time {
+        Some(time) => time.to_string(),
+        None => format!("never: {} {state}", thousands(remaining)),
+    }
 }
 
-fn curve(name: &str, course: &Course, of: impl Fn(&Point) -> u64, text: &mut Text) {
-    let values: Vec<u64> = course.points.iter().map(of).collect();
-    let most = values.iter().copied().max().unwrap_or(0);
-    let drawn = bars::curve(&values, most, bars::room(text.page));
-    text.drawn(&format!("  {name:<19}  {drawn}| at most {}", thousands(most)));
+/// Draws a number over the course of a failure as a curve.
+fn curve(name: &str, course: &Course, number: impl Fn(&Point) -> u64, text: &mut Text) {
+    let values: Vec<u64> = course.points.iter().map(number).collect();
+    let highest = values.iter().copied().max().unwrap_or(0);
+    let drawn = bars::curve(&values, highest, bars::room(text.page));
+    text.drawn(&format!("  {name:<19}  {drawn}| at most {}", thousands(highest)));
 }

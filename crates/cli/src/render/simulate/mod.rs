@@ -69,25 +69,25 @@ impl Answers {
         let first_size = self.block_sizes.as_ref().and_then(|sizes| sizes.rows.first());
         let first_of_sizes = first_size.map(|row| &row.run);
 
-        let mut most = 1;
+        let mut runs = 1;
         for run in [self.run.as_ref(), first_of_scale, first_of_sizes]
             .into_iter()
             .flatten()
         {
             // A single run has no range.
             if let Some(range) = &run.range {
-                most = most.max(range.runs);
+                runs = runs.max(range.runs);
             }
         }
         if let Some(failure) = &self.failure
             && let Some(range) = &failure.range
         {
-            most = most.max(range.runs);
+            runs = runs.max(range.runs);
         }
         if let Some(advice) = &self.advice {
-            most = most.max(advice.runs);
+            runs = runs.max(advice.runs);
         }
-        most
+        runs
     }
 
     /// Formats the scenario in one line.
@@ -95,36 +95,36 @@ impl Answers {
         let scenario = &self.scenario;
         let nodes = scenario.node_count() as usize;
         let pools = scenario.pools();
-        let running = scenario.start.as_ref().map_or(0, |start| start.pods.len());
-        let begin = if running > 0 {
-            format!(", {} running", count(running, "pod", "pods"))
-        } else {
-            String::new()
+        let running = match &scenario.start {
+            Some(start) if !start.pods.is_empty() => {
+                format!(", {} running", count(start.pods.len(), "pod", "pods"))
+            }
+            _ => String::new(),
+        };
+        let pool_word = if pools.len() == 1 { "pool" } else { "pools" };
+        let pools = list(
+            pools
+                .iter()
+                .map(|pool| format!("{} (/{})", pool.cidr, pool.block_size)),
+        );
+        let seeds = match self.runs() {
+            1 => format!("seed {}", scenario.seed),
+            runs => format!(
+                "{runs} runs with seeds from {}, pods per node vary by {SPREAD} %",
+                scenario.seed
+            ),
+        };
+        let latency = match scenario.latency.as_str() {
+            "" => "latency assumed".to_owned(),
+            given => format!("latency {given}, else assumed"),
         };
         format!(
-            "Simulated by calipam {}: {} on {}, {} pods created at {}{begin}; {} {}; {}; {}",
+            "Simulated by calipam {}: {} on {}, {} pods created at {}{running}; {pool_word} {pools}; {seeds}; {latency}",
             self.version,
             count(nodes, "node", "nodes"),
             scenario.datastore,
             thousands(scenario.pod_count()),
             scenario.arrival(),
-            if pools.len() == 1 { "pool" } else { "pools" },
-            list(
-                pools
-                    .iter()
-                    .map(|pool| format!("{} (/{})", pool.cidr, pool.block_size))
-            ),
-            match self.runs() {
-                1 => format!("seed {}", scenario.seed),
-                runs => format!(
-                    "{runs} runs with seeds from {}, pods per node vary by {SPREAD} %",
-                    scenario.seed
-                ),
-            },
-            match scenario.latency.as_str() {
-                "" => "latency assumed".to_owned(),
-                given => format!("latency {given}, else assumed"),
-            }
         )
     }
 }

@@ -23,15 +23,15 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
     let body = html! {
         header { h1 { "Simulation of Calico IPAM" } p.dim { (answers.headline()) } }
         main {
-        @if let Some(run) = &answers.run { (one(run)) }
-        @if let Some(scale) = &answers.scale { (of_scale(scale)) }
-        @if let Some(sizes) = &answers.block_sizes { (of_sizes(&sizes.rows)) }
-        @if let Some(failure) = &answers.failure { (of_failure(failure)) }
-        @if let Some(clashes) = &answers.clashes { (of_clashes(clashes)) }
-        @if let Some(advice) = &answers.advice { (of_advice(advice)) }
+        @if let Some(run) = &answers.run { (run_section(run)) }
+        @if let Some(scale) = &answers.scale { (scale_section(scale)) }
+        @if let Some(sizes) = &answers.block_sizes { (sizes_section(&sizes.rows)) }
+        @if let Some(failure) = &answers.failure { (failure_section(failure)) }
+        @if let Some(clashes) = &answers.clashes { (clashes_section(clashes)) }
+        @if let Some(advice) = &answers.advice { (advice_section(advice)) }
         h2 { "Assumptions" }
         p { "The cost of datastore requests (" code { "--latency" } "), and whether an option set it." }
-        (named(&[], costs(answers)))
+        (table_with_names(&[], costs(answers)))
         h2 { "Scenario" }
         pre { (scenario) }
         }
@@ -48,25 +48,25 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
 /// Lists the costs, and whether an option gave them.
 fn costs(answers: &Answers) -> impl Iterator<Item = Vec<String>> {
     answers.costs.by_text().into_iter().map(|(name, value)| {
-        let is_assumed = answers.assumed_costs.contains(&name);
-        vec![
-            name.to_owned(),
-            value,
-            if is_assumed { "assumed" } else { "given" }.to_owned(),
-        ]
+        let origin = if answers.assumed_costs.contains(&name) {
+            "assumed"
+        } else {
+            "given"
+        };
+        vec![name.to_owned(), value, origin.to_owned()]
     })
 }
 
 /// Creates a table of rows that begin with a name.
-fn named(titles: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Markup {
-    let row = |row: Vec<String>| {
+fn table_with_names(titles: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Markup {
+    let mut facts_of_rows = Vec::new();
+    for row in rows {
         let mut cells = row.into_iter();
-        (
-            cells.next().unwrap_or_default(),
-            cells.map(|cell| html! { (cell) }).collect(),
-        )
-    };
-    facts(titles, rows.into_iter().map(row))
+        let name = cells.next().unwrap_or_default();
+        let values: Vec<Markup> = cells.map(|cell| html! { (cell) }).collect();
+        facts_of_rows.push((name, values));
+    }
+    facts(titles, facts_of_rows)
 }
 
 fn time(time: Micros) -> Value {
@@ -89,8 +89,11 @@ fn three(times: &Times) -> Vec<Value> {
 
 const THREE: [&str; 3] = ["median", "99 %", "worst"];
 
+/// The names of the series of a chart with only one series.
+const UNNAMED: [&str; 1] = [""];
+
 /// Creates the section of one scenario.
-fn one(run: &Run) -> Markup {
+fn run_section(run: &Run) -> Markup {
     let heads: &[&str] = if run.range.is_some() {
         &["Median", "Lowest", "Highest"]
     } else {
@@ -99,26 +102,21 @@ fn one(run: &Run) -> Markup {
     html! {
         h2 { "Result" }
         @for line in single_run::lines(run) { p { (line) } }
-        (named(heads, single_run::facts_with_range(run)))
+        (table_with_names(heads, single_run::facts_with_range(run)))
     }
 }
 
 /// Creates the section of different numbers of nodes.
-fn of_scale(scale: &Scale) -> Markup {
-    let times: Vec<_> = scale
-        .rows
-        .iter()
-        .map(|run| (thousands(run.nodes), three(&run.adds.time)))
-        .collect();
-    let requests: Vec<_> = scale
-        .rows
-        .iter()
-        .map(|run| {
-            let own = run.adds.requests_in_own_block.median;
-            let listed = run.adds.requests_with_list.median;
-            (thousands(run.nodes), vec![number(own), number(listed)])
-        })
-        .collect();
+fn scale_section(scale: &Scale) -> Markup {
+    let mut times = Vec::new();
+    let mut requests = Vec::new();
+    for run in &scale.rows {
+        let adds = &run.adds;
+        times.push((thousands(run.nodes), three(&adds.time)));
+        let in_own_block = number(adds.requests_in_own_block.median);
+        let with_new_block = number(adds.requests_with_list.median);
+        requests.push((thousands(run.nodes), vec![in_own_block, with_new_block]));
+    }
     html! {
         h2 { "ADD latency by cluster size" }
         (grid(scale_table(scale)))
@@ -127,7 +125,8 @@ fn of_scale(scale: &Scale) -> Markup {
     }
 }
 
-fn of_sizes(rows: &[BlockSizeRow]) -> Markup {
+/// Creates the section of different block sizes.
+fn sizes_section(rows: &[BlockSizeRow]) -> Markup {
     html! {
         h2 { "The cluster with each block size" }
         (grid(size_table(rows.iter().map(|row| (row, None)))))
@@ -135,34 +134,39 @@ fn of_sizes(rows: &[BlockSizeRow]) -> Markup {
     }
 }
 
-fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow> + Clone) -> Markup {
-    let by = |value: fn(&BlockSizeRow) -> Vec<Value>| -> Vec<(String, Vec<Value>)> {
-        rows.clone()
-            .map(|row| (format!("/{}", row.block_size), value(row)))
-            .collect()
-    };
+/// Draws charts of the costs of each block size.
+fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow>) -> Markup {
+    let mut times = Vec::new();
+    let mut wasted = Vec::new();
+    let mut routes = Vec::new();
+    for BlockSizeRow { block_size, run, .. } in rows {
+        let name = format!("/{block_size}");
+        times.push((name.clone(), three(&run.adds.time)));
+        wasted.push((name.clone(), vec![number(run.blocks.wasted)]));
+        routes.push((name, vec![number(run.blocks.routes)]));
+    }
     html! {
-        (svg::bars("Time per ADD, by block size", &THREE, &by(|row| three(&row.run.adds.time))))
-        (svg::bars("Wasted addresses, by block size", &[""], &by(|row| vec![number(row.run.blocks.wasted)])))
-        (svg::bars("Routes, by block size", &[""], &by(|row| vec![number(row.run.blocks.routes)])))
+        (svg::bars("Time per ADD, by block size", &THREE, &times))
+        (svg::bars("Wasted addresses, by block size", &UNNAMED, &wasted))
+        (svg::bars("Routes, by block size", &UNNAMED, &routes))
     }
 }
 
 /// Draws the course of a node's failure, with the collector and without it.
-fn of_failure(failure: &Failure) -> Markup {
+fn failure_section(failure: &Failure) -> Markup {
     let end = match failure.with_collector.points.last() {
         Some(point) => point.after,
-        None => Default::default(),
+        None => Micros::default(),
     };
     let line = |name: &str, course: &Course, value: fn(&Point) -> u64| {
-        let along = |point: &Point| point.after.0 as f64 / end.0.max(1) as f64;
+        let mut points = Vec::new();
+        for point in &course.points {
+            let position = point.after.0 as f64 / end.0.max(1) as f64;
+            points.push((position, number(value(point))));
+        }
         Line {
             name: name.to_owned(),
-            points: course
-                .points
-                .iter()
-                .map(|point| (along(point), number(value(point))))
-                .collect(),
+            points,
         }
     };
     let lines = |value: fn(&Point) -> u64| {
@@ -184,17 +188,16 @@ fn of_failure(failure: &Failure) -> Markup {
 }
 
 /// Creates the section of duplicate addresses.
-fn of_clashes(found: &Clashes) -> Markup {
-    let bars: Vec<_> = found
-        .causes
-        .iter()
-        .map(|row| (row.cause.to_string(), vec![number(row.runs_with_clash)]))
-        .collect();
+fn clashes_section(Clashes { causes, .. }: &Clashes) -> Markup {
+    let mut bars = Vec::new();
+    for row in causes {
+        bars.push((row.cause.to_string(), vec![number(row.runs_with_clash)]));
+    }
     html! {
         h2 { "Causes of duplicate addresses" }
-        (grid(Grid::fixed(&found.causes, clashes::columns())))
-        (svg::bars("Runs in which an address had two owners", &[""], &bars))
-        @for row in found.causes.iter().filter(|row| !row.findings.is_empty()) {
+        (grid(Grid::fixed(causes, clashes::columns())))
+        (svg::bars("Runs in which an address had two owners", &UNNAMED, &bars))
+        @for row in causes.iter().filter(|row| !row.findings.is_empty()) {
             h3 { "Checks after: " (clashes::words(row.cause)) }
             (grid(Grid::fixed(&row.findings, clashes::finding_columns())))
         }
@@ -202,15 +205,15 @@ fn of_clashes(found: &Clashes) -> Markup {
 }
 
 /// Creates the section of advice.
-fn of_advice(found: &Advice) -> Markup {
-    let rows = found
+fn advice_section(advice: &Advice) -> Markup {
+    let rows = advice
         .candidates
         .iter()
-        .map(|candidate| (&candidate.row, Some(advice::against(candidate))));
+        .map(|candidate| (&candidate.row, Some(advice::drawbacks(candidate))));
     html! {
         h2 { "Advice" }
-        @for line in advice::lines(found) { p { (line) } }
+        @for line in advice::lines(advice) { p { (line) } }
         (grid(size_table(rows)))
-        (size_charts(found.candidates.iter().map(|candidate| &candidate.row)))
+        (size_charts(advice.candidates.iter().map(|candidate| &candidate.row)))
     }
 }

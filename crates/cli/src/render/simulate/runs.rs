@@ -4,7 +4,7 @@ use calipam_simulate::answer::{BlockSizeRow, Run, Scale};
 
 use super::bars::{self, Bar};
 use super::{heading, share};
-use crate::render::column::{left, right};
+use crate::render::column::{HIDDEN_FIRST, left, right};
 use crate::render::output::Text;
 use crate::render::table::Grid;
 use crate::render::text::thousands;
@@ -24,11 +24,12 @@ pub(super) fn write_scale(scale: &Scale, text: &mut Text) {
 /// Returns the row of a result. If the result represents several runs, also returns the rows `lowest` and `highest`,
 /// with the lowest and the highest value of each number.
 fn with_range(run: &Run) -> impl Iterator<Item = (&'static str, &Run)> {
-    let ends = run
-        .range
-        .iter()
-        .flat_map(|range| [(LOWEST, &range.lowest), (HIGHEST, &range.highest)]);
-    [("", run)].into_iter().chain(ends)
+    let mut rows = vec![("", run)];
+    if let Some(range) = &run.range {
+        rows.push((LOWEST, &range.lowest));
+        rows.push((HIGHEST, &range.highest));
+    }
+    rows.into_iter()
 }
 
 pub(super) const LOWEST: &str = "lowest";
@@ -37,6 +38,11 @@ pub(super) const HIGHEST: &str = "highest";
 /// Creates the table of runs with different numbers of nodes.
 pub(super) fn scale_table(scale: &Scale) -> Grid {
     type Row<'a> = (&'static str, &'a Run);
+    // A narrow terminal hides this column before all others, but only if no pod waits.
+    let mut not_running = right("NOT RUNNING", |(_, run): Row<'_>| thousands(run.waiting_pods));
+    if scale.rows.iter().all(|run| run.waiting_pods == 0) {
+        not_running = not_running.hidden(HIDDEN_FIRST);
+    }
     let columns = vec![
         right("NODES", |(end, run): Row<'_>| {
             if end.is_empty() {
@@ -64,8 +70,7 @@ pub(super) fn scale_table(scale: &Scale) -> Grid {
         })
         .hidden(4),
         right("CONFLICTS", |(_, run): Row<'_>| thousands(run.adds.conflicts)),
-        right("NOT RUNNING", |(_, run): Row<'_>| thousands(run.waiting_pods))
-            .hidden(u8::from(scale.rows.iter().all(|run| run.waiting_pods == 0))),
+        not_running,
     ];
     Grid::fixed(scale.rows.iter().flat_map(with_range), columns)
 }

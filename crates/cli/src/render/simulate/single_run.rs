@@ -122,10 +122,10 @@ pub(super) fn facts_with_range(run: &Run) -> Vec<Vec<String>> {
         rows.push(vec![name.to_owned(), median]);
     }
     if let Some(range) = &run.range {
-        let ends = facts(&range.lowest).into_iter().zip(facts(&range.highest));
-        for (row, ((_, lowest), (_, highest))) in rows.iter_mut().zip(ends) {
-            row.push(lowest);
-            row.push(highest);
+        for end in [&range.lowest, &range.highest] {
+            for (row, (_, value)) in rows.iter_mut().zip(facts(end)) {
+                row.push(value);
+            }
         }
     }
     rows

@@ -26,32 +26,24 @@ pub(super) struct Line {
 
 /// Draws bars in groups. Each group has a name, and a value for each series.
 pub(super) fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]) -> Markup {
-    let most = groups
-        .iter()
-        .flat_map(|(_, values)| values)
-        .map(|value| value.number)
-        .fold(0.0, f64::max);
-    let room = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
-    let width = room * 0.8 / series.len().max(1) as f64;
-    let top = groups
-        .iter()
-        .flat_map(|(_, values)| values)
-        .max_by(|a, b| a.number.total_cmp(&b.number));
+    let top = Top::of(groups.iter().flat_map(|(_, values)| values));
+    let group_width = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
+    let width = group_width * 0.8 / series.len().max(1) as f64;
     html! {
         figure {
             figcaption { (title) (legend(series)) }
             svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(title) {
-                (axes(top.map_or("", |value| &value.text)))
+                (axes(top.label))
                 @for (group, (name, values)) in groups.iter().enumerate() {
-                    @let begin = LEFT + room * group as f64 + room * 0.1;
+                    @let begin = LEFT + group_width * group as f64 + group_width * 0.1;
                     @for (place, value) in values.iter().enumerate() {
-                        @let height = share(value.number, most) * (HEIGHT - TOP - BOTTOM);
+                        @let height = share(value.number, top.number) * (HEIGHT - TOP - BOTTOM);
                         rect class=(format!("s{place}")) x=(round(begin + width * place as f64)) y=(round(HEIGHT - BOTTOM - height))
                             width=(round(width * 0.94)) height=(round(height)) {
                             title { (name) ": " (series.get(place).copied().unwrap_or_default()) " " (value.text) }
                         }
                     }
-                    text.label x=(round(begin + room * 0.4)) y=(round(HEIGHT - 14.0)) text-anchor="middle" { (name) }
+                    text.label x=(round(begin + group_width * 0.4)) y=(round(HEIGHT - 14.0)) text-anchor="middle" { (name) }
                 }
             }
         }
@@ -60,17 +52,16 @@ pub(super) fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]
 
 /// Draws curves over the same period. `end` labels the end of the period.
 pub(super) fn lines(title: &str, end: &str, lines: &[Line]) -> Markup {
-    let values = || lines.iter().flat_map(|line| &line.points).map(|(_, value)| value);
-    let most = values().map(|value| value.number).fold(0.0, f64::max);
-    let top = values().max_by(|a, b| a.number.total_cmp(&b.number));
+    let points = lines.iter().flat_map(|line| &line.points);
+    let top = Top::of(points.map(|(_, value)| value));
     let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
     html! {
         figure {
             figcaption { (title) (legend(&names)) }
             svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(title) {
-                (axes(top.map_or("", |value| &value.text)))
+                (axes(top.label))
                 @for (place, line) in lines.iter().enumerate() {
-                    polyline class=(format!("l{place}")) points=(path(line, most)) { title { (line.name) } }
+                    polyline class=(format!("l{place}")) points=(path(line, top.number)) { title { (line.name) } }
                 }
                 text.label x=(LEFT) y=(HEIGHT - 14.0) { "0" }
                 text.label x=(WIDTH - RIGHT) y=(HEIGHT - 14.0) text-anchor="end" { (end) }
@@ -79,17 +70,40 @@ pub(super) fn lines(title: &str, end: &str, lines: &[Line]) -> Markup {
     }
 }
 
+/// The top of the vertical axis of a chart: its highest value, which is at least 0.
+struct Top<'a> {
+    number: f64,
+    label: &'a str,
+}
+
+impl<'a> Top<'a> {
+    /// Finds the highest value; of several equal ones, the last.
+    fn of(values: impl Iterator<Item = &'a Value>) -> Self {
+        match values.max_by(|first, second| first.number.total_cmp(&second.number)) {
+            Some(highest) => Self {
+                number: highest.number.max(0.0),
+                label: &highest.text,
+            },
+            None => Self {
+                number: 0.0,
+                label: "",
+            },
+        }
+    }
+}
+
 /// Formats the points of a curve as steps. Each value is drawn up to the next point.
-fn path(line: &Line, most: f64) -> String {
+fn path(line: &Line, highest: f64) -> String {
     let mut text = String::new();
-    let mut before = None;
-    for (along, value) in &line.points {
-        let x = LEFT + along * (WIDTH - LEFT - RIGHT);
-        let y = HEIGHT - BOTTOM - share(value.number, most) * (HEIGHT - TOP - BOTTOM);
-        if let Some(before) = before.replace(y) {
-            text.push_str(&format!("{},{} ", round(x), round(before)));
+    let mut last_y = None;
+    for (position, value) in &line.points {
+        let x = LEFT + position * (WIDTH - LEFT - RIGHT);
+        let y = HEIGHT - BOTTOM - share(value.number, highest) * (HEIGHT - TOP - BOTTOM);
+        if let Some(last_y) = last_y {
+            text.push_str(&format!("{},{} ", round(x), round(last_y)));
         }
         text.push_str(&format!("{},{} ", round(x), round(y)));
+        last_y = Some(y);
     }
     text
 }
@@ -115,8 +129,8 @@ fn legend(names: &[&str]) -> Markup {
     }
 }
 
-fn share(number: f64, most: f64) -> f64 {
-    if most > 0.0 { number / most } else { 0.0 }
+fn share(number: f64, highest: f64) -> f64 {
+    if highest > 0.0 { number / highest } else { 0.0 }
 }
 
 /// Rounds to a tenth of a pixel.

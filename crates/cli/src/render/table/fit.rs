@@ -2,7 +2,7 @@
 
 use textwrap::core::display_width;
 
-use super::{Cells, GAP, Grid};
+use super::{GAP, Grid};
 use crate::render::page::Page;
 use crate::render::wrap::{longest_word, round, shorten_handles};
 
@@ -73,16 +73,23 @@ impl Grid {
                 *width = NARROWEST.min(*width);
             }
         }
-        (total(&least) <= page).then(|| spread(&self.widths(display_width), &least, page))
+        if total(&least) > page {
+            return None;
+        }
+        Some(spread(&self.widths(display_width), &least, page))
     }
 
     /// Returns the width of each column, measured with `width_of`.
     fn widths(&self, width_of: fn(&str) -> usize) -> Vec<usize> {
-        let width = |column: &Cells| {
-            let cells = column.cells.iter().map(|(cell, _)| width_of(cell));
-            cells.max().unwrap_or_default().max(width_of(column.title))
-        };
-        self.columns.iter().map(width).collect()
+        let mut widths = Vec::with_capacity(self.columns.len());
+        for column in &self.columns {
+            let mut width = width_of(column.title);
+            for (cell, _) in &column.cells {
+                width = width.max(width_of(cell));
+            }
+            widths.push(width);
+        }
+        widths
     }
 
     /// Shortens handle IDs in those cells of the last column that are wider than `room`.

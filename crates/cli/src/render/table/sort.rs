@@ -17,9 +17,9 @@ impl Grid {
             Some(name) => (name, true),
             None => (wanted, false),
         };
-        let plain = |name: &str| name.replace(['-', '_'], " ").to_lowercase();
+        let normalized = |name: &str| name.replace(['-', '_'], " ").to_lowercase();
         let mut columns = self.columns.iter();
-        let Some(by) = columns.find(|column| plain(column.title) == plain(name)) else {
+        let Some(by) = columns.find(|column| normalized(column.title) == normalized(name)) else {
             let titles: Vec<&str> = self.columns.iter().map(|column| column.title).collect();
             return Err(format!(
                 "--sort-by: there is no column \"{name}\", only {}",
@@ -28,7 +28,7 @@ impl Grid {
         };
 
         let mut order: Vec<usize> = (0..self.rows).collect();
-        order.sort_by(|one, other| compare(&by.cells[*one].0, &by.cells[*other].0, descends));
+        order.sort_by(|first, second| compare(&by.cells[*first].0, &by.cells[*second].0, descends));
         for column in &mut self.columns {
             column.cells = order
                 .iter()
@@ -40,13 +40,13 @@ impl Grid {
 }
 
 /// Compares two cells. Cells without a value are the last ones in both directions.
-fn compare(one: &str, other: &str, descends: bool) -> Ordering {
-    let one = SortKey::of(one);
-    let other = SortKey::of(other);
-    if descends && one != SortKey::None && other != SortKey::None {
-        other.cmp(&one)
+fn compare(first: &str, second: &str, descends: bool) -> Ordering {
+    let first = SortKey::of(first);
+    let second = SortKey::of(second);
+    if descends && first != SortKey::None && second != SortKey::None {
+        second.cmp(&first)
     } else {
-        one.cmp(&other)
+        first.cmp(&second)
     }
 }
 
@@ -62,7 +62,7 @@ enum SortKey<'a> {
 }
 
 impl<'a> SortKey<'a> {
-    /// The kind of a cell, by which it is sorted.
+    /// Returns the sort key of a cell, by the form of its text.
     fn of(cell: &'a str) -> Self {
         if cell.is_empty() || cell == "-" {
             return Self::None;

@@ -31,11 +31,11 @@ pub(super) fn section(report: &FleetReport) -> Markup {
                 STRIP_V6
             };
             let length = length.min(pool.cidr.prefix_len());
-            let Some(whole) = cidr::block_around(pool.cidr.network(), length) else {
+            let Some(range) = cidr::block_around(pool.cidr.network(), length) else {
                 continue;
             };
             strips
-                .entry((cluster.group.as_deref(), whole))
+                .entry((cluster.group.as_deref(), range))
                 .or_default()
                 .push((pool, cluster));
         }
@@ -44,16 +44,16 @@ pub(super) fn section(report: &FleetReport) -> Markup {
         section #ranges {
             h2 { "Ranges" }
             p.dim { "Pools of all clusters: darker where enabled, lighter where disabled, red where pools of clusters that route to each other overlap." }
-            @for ((group, whole), mut pools) in strips {
-                h3 { (whole) @if let Some(group) = group { " in " (escape(group)) } }
-                (strip(whole, &mut pools))
+            @for ((group, range), mut pools) in strips {
+                h3 { (range) @if let Some(group) = group { " in " (escape(group)) } }
+                (strip(range, &mut pools))
             }
         }
     }
 }
 
 /// Draws the pools of a range, on as many lines as overlaps need.
-fn strip(whole: IpNet, pools: &mut Pools<'_>) -> Markup {
+fn strip(range: IpNet, pools: &mut Pools<'_>) -> Markup {
     // Many clusters have the same disabled pools, which represent the ranges of other clusters. Only one of several
     // such pools is drawn.
     pools.sort_by_key(|(pool, cluster)| (pool.cidr, !pool.enabled, &cluster.name));
@@ -62,14 +62,18 @@ fn strip(whole: IpNet, pools: &mut Pools<'_>) -> Markup {
     let mut lines: Vec<(Option<IpNet>, Vec<Markup>)> = Vec::new();
     let mut left_out = 0;
     for (pool, cluster) in pools.iter() {
-        let is_free = |last: &Option<IpNet>| last.is_none_or(|last| !cidr::overlap(last, pool.cidr));
-        if !lines.iter().any(|(last, _)| is_free(last)) && lines.len() < LINES {
+        // The pools are sorted, so a pool can overlap only the last one of a line.
+        let has_room = |last: &Option<IpNet>| match last {
+            Some(last) => !cidr::overlap(*last, pool.cidr),
+            None => true,
+        };
+        if !lines.iter().any(|(last, _)| has_room(last)) && lines.len() < LINES {
             lines.push((None, Vec::new()));
         }
-        match lines.iter_mut().find(|(last, _)| is_free(last)) {
+        match lines.iter_mut().find(|(last, _)| has_room(last)) {
             Some((last, segments)) => {
                 *last = Some(pool.cidr);
-                segments.push(segment(whole, pool, cluster));
+                segments.push(segment(range, pool, cluster));
             }
             None => left_out += 1,
         }
@@ -81,7 +85,7 @@ fn strip(whole: IpNet, pools: &mut Pools<'_>) -> Markup {
 }
 
 /// Draws a pool at its place in the range.
-fn segment(whole: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
+fn segment(range: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
     let class = if cluster.overlapping.contains(&pool.cidr) {
         Some("error")
     } else if pool.enabled {
@@ -89,8 +93,8 @@ fn segment(whole: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
     } else {
         Some("info")
     };
-    let share = |part: u128| format!("{:.4}", part as f64 * 100.0 / cidr::size(whole) as f64);
-    let left = share(offset(whole, pool.cidr));
+    let share = |part: u128| format!("{:.4}", part as f64 * 100.0 / cidr::size(range) as f64);
+    let left = share(offset(range, pool.cidr));
     let width = share(cidr::size(pool.cidr));
     let title = format!(
         "{}: {} {}, {} % taken",
@@ -102,14 +106,14 @@ fn segment(whole: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
     html! { i class=[class] style={ "left:" (left) "%;width:" (width) "%" } title=(title) {} }
 }
 
-/// The number of addresses of a network before another one in it.
-fn offset(whole: IpNet, inner: IpNet) -> u128 {
-    match (whole, inner) {
-        (IpNet::V4(whole), IpNet::V4(inner)) => {
-            u128::from(u32::from(inner.network()).saturating_sub(whole.network().into()))
+/// Returns the number of addresses of a network before another one in it.
+fn offset(range: IpNet, inner: IpNet) -> u128 {
+    match (range, inner) {
+        (IpNet::V4(range), IpNet::V4(inner)) => {
+            u128::from(u32::from(inner.network()).saturating_sub(range.network().into()))
         }
-        (IpNet::V6(whole), IpNet::V6(inner)) => {
-            u128::from(inner.network()).saturating_sub(u128::from(whole.network()))
+        (IpNet::V6(range), IpNet::V6(inner)) => {
+            u128::from(inner.network()).saturating_sub(u128::from(range.network()))
         }
         _ => 0,
     }

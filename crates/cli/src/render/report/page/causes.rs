@@ -14,21 +14,25 @@ const MOST: usize = 200;
 /// Creates the section with a row for each cause, the worst first: what happened, and what helps. Each cluster comes with
 /// its name, which is empty if there is only one.
 pub(in crate::render) fn causes<'a>(clusters: impl Iterator<Item = (&'a str, &'a Advice)>) -> Markup {
-    let each = clusters.flat_map(|(name, advice)| advice.causes.iter().map(move |cause| (name, cause)));
-    let mut each: Vec<(&str, &Cause)> = each.collect();
-    each.sort_by_key(|(_, cause)| cause.severity);
+    let mut causes: Vec<(&str, &Cause)> = Vec::new();
+    for (name, advice) in clusters {
+        for cause in &advice.causes {
+            causes.push((name, cause));
+        }
+    }
+    causes.sort_by_key(|(_, cause)| cause.severity);
     let table = html! {
         table #causes-table .cards {
             (head(&["Severity"], &["Findings"], &["What happened", "What helps"]))
-            tbody { @for (name, cause) in each.iter().take(MOST) { (row(name, cause)) } }
+            tbody { @for (name, cause) in causes.iter().take(MOST) { (row(name, cause)) } }
         }
     };
     html! {
-        @if !each.is_empty() {
+        @if !causes.is_empty() {
             section #causes {
                 h2 { "Causes" }
                 div.scroll { (compact(table)) }
-                @if each.len() > MOST { p.dim { "and " (thousands(each.len() - MOST)) " more" } }
+                @if causes.len() > MOST { p.dim { "and " (thousands(causes.len() - MOST)) " more" } }
             }
         }
     }
@@ -47,7 +51,7 @@ fn row(cluster: &str, cause: &Cause) -> Markup {
     }
 }
 
-/// The cures of the findings with a code: those of its causes, or else those without a cause.
+/// Returns the cures of the findings with a code, at most three: those of its causes, or else those without a cause.
 pub(super) fn cures_of(advice: &Advice, code: Code) -> Vec<&Cure> {
     let has_code = |findings: &[calipam_check::FindingKey]| findings.iter().any(|(other, _)| *other == code);
     let mut cures: Vec<&Cure> = Vec::new();
@@ -69,13 +73,13 @@ pub(super) fn cures_of(advice: &Advice, code: Code) -> Vec<&Cure> {
 }
 
 /// Formats a cure. In a fleet, also names the cluster that the command is for.
-pub(super) fn repair(of: &Cure, cluster: &str) -> Markup {
+pub(super) fn repair(Cure { remedy, effect, .. }: &Cure, cluster: &str) -> Markup {
     html! {
         p.repair {
             @if !cluster.is_empty() { "in " (escape(cluster)) ": " }
-            (remedy::purpose(&of.remedy)) ": "
-            code { (for_cluster(cluster, || remedy::in_document(&of.remedy))) }
-            @match &of.effect {
+            (remedy::purpose(remedy)) ": "
+            code { (for_cluster(cluster, || remedy::in_document(remedy))) }
+            @match effect {
                 Some(effect) => { " " span.dim { (escape(&cure::outcome(effect))) } }
                 None => { " " span.dim { "(cannot be tried in advance)" } }
             }

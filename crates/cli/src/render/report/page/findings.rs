@@ -39,35 +39,39 @@ pub(in crate::render) fn kinds(findings: &[Found<'_>], advice: &[&Advice]) -> Ma
     }
 }
 
-/// Creates the row of a kind of finding. The commands in it are for the cluster of the example, since other clusters
-/// have other nodes and blocks.
-fn row_of_kind(kind: &[Found<'_>], advice: &[&Advice]) -> Markup {
-    let Some(Found {
+/// Creates the row of a kind of finding. `findings` are those of this kind, and the first one is the example.
+/// `advice` has the causes and cures of each cluster. The commands in the row are for the cluster of the example, since
+/// other clusters have other nodes and blocks.
+fn row_of_kind(findings: &[Found<'_>], advice: &[&Advice]) -> Markup {
+    let Some(example) = findings.first() else {
+        return html! {};
+    };
+    let Found {
         finding,
         cluster,
         place,
         ..
-    }) = kind.first().copied()
-    else {
-        return html! {};
+    } = *example;
+
+    let number_new = findings.iter().filter(|found| found.is_new_or_worse()).count();
+    let clusters: BTreeSet<usize> = findings.iter().map(|found| found.place).collect();
+    let cures = match advice.get(place) {
+        Some(advice) => cures_of(advice, finding.code),
+        None => Vec::new(),
     };
-    let news = kind.iter().filter(|of| of.is_new_or_worse()).count();
-    let clusters = kind.iter().map(|of| of.place).collect::<BTreeSet<_>>().len();
-    let cures = advice
-        .get(place)
-        .map(|advice| cures_of(advice, finding.code))
-        .unwrap_or_default();
     let message = finding.message();
+    let short_message = shorten_handles(&message).unwrap_or(message);
+
     html! {
         tr {
             td class=(finding.severity) { (finding.severity) }
             td { (code(finding)) }
             td.number {
-                a href="#findings" data-filter=(finding.code) title={ "show " (finding.code) } { (thousands(kind.len())) }
-                @if news > 0 { " (" (thousands(news)) " new)" }
-                @if clusters > 1 { " in " (thousands(clusters)) " clusters" }
+                a href="#findings" data-filter=(finding.code) title={ "show " (finding.code) } { (thousands(findings.len())) }
+                @if number_new > 0 { " (" (thousands(number_new)) " new)" }
+                @if clusters.len() > 1 { " in " (thousands(clusters.len())) " clusters" }
             }
-            td { @if !cluster.is_empty() { (escape(cluster)) ": " } (escape(&shorten_handles(&message).unwrap_or(message))) }
+            td { @if !cluster.is_empty() { (escape(cluster)) ": " } (escape(&short_message)) }
             td { @if cures.is_empty() { (documented(finding.code)) } @for cure in &cures { (causes::repair(cure, cluster)) } }
         }
     }
@@ -117,37 +121,38 @@ pub(in crate::render) fn list(findings: &[Found<'_>]) -> Markup {
         *numbers.entry(found.finding.code).or_default() += 1;
     }
     // Each code gets a share of the rows, and of those with evidence.
-    let shares = |places| -> BTreeMap<Code, usize> {
-        let shares = share(numbers.values().copied(), places);
-        numbers.keys().copied().zip(shares).collect()
-    };
-    let shown = shares(ROWS);
-    let detailed = shares(DETAILED);
+    let rows_of_code = shares_of_codes(&numbers, ROWS);
+    let detailed_of_code = shares_of_codes(&numbers, DETAILED);
 
     let mut rows = Vec::new();
-    let mut written: BTreeMap<Code, usize> = BTreeMap::new();
+    let mut last_positions: BTreeMap<Code, usize> = BTreeMap::new();
     for found in findings {
         let code = found.finding.code;
-        let number = written.entry(code).or_default();
-        *number += 1;
-        if *number <= shown[&code] {
-            rows.push(row(*found, *number <= detailed[&code]));
+        let position = last_positions.entry(code).or_default();
+        *position += 1;
+        if *position <= rows_of_code[&code] {
+            let is_detailed = *position <= detailed_of_code[&code];
+            rows.push(row(*found, is_detailed));
         }
     }
 
-    let titles =
-        &["Cluster", "Severity", "Code", "Subject", "Finding"][usize::from(first.cluster.is_empty())..];
+    let mut titles = vec!["Severity", "Code", "Subject", "Finding"];
+    let is_fleet = !first.cluster.is_empty();
+    if is_fleet {
+        titles.insert(0, "Cluster");
+    }
     let table = html! {
         table #findings-table .cards data-filtered="findings" {
-            (head(titles, &[], &[]))
+            (head(&titles, &[], &[]))
             tbody { @for row in rows { (row) } }
         }
     };
 
     let mut left_out = Vec::new();
     for (code, number) in &numbers {
-        if shown[code] < *number {
-            left_out.push(format!("{} × {code}", thousands(number - shown[code])));
+        let shown = rows_of_code[code];
+        if shown < *number {
+            left_out.push(format!("{} × {code}", thousands(number - shown)));
         }
     }
     html! {
@@ -199,7 +204,7 @@ fn absent(title: &str, findings: &[EarlierFinding]) -> Markup {
 
 /// Creates the section with the documentation of the codes.
 pub(in crate::render) fn meanings(findings: &[Found<'_>]) -> Markup {
-    let codes: BTreeSet<Code> = findings.iter().map(|of| of.finding.code).collect();
+    let codes: BTreeSet<Code> = findings.iter().map(|found| found.finding.code).collect();
     html! {
         @if !codes.is_empty() {
             section #codes {
@@ -210,7 +215,14 @@ pub(in crate::render) fn meanings(findings: &[Found<'_>]) -> Markup {
     }
 }
 
-/// Divides `places` among codes. Codes with few findings are shown completely, and the others get equal shares.
+/// Divides `places` among the codes by their numbers of findings; see [`share`].
+fn shares_of_codes(numbers: &BTreeMap<Code, usize>, places: usize) -> BTreeMap<Code, usize> {
+    let shares = share(numbers.values().copied(), places);
+    numbers.keys().copied().zip(shares).collect()
+}
+
+/// Divides `places` among codes with these numbers of findings. Codes with few findings are shown completely, and the
+/// others get equal shares.
 fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usize> {
     let sum_up_to = |limit: usize| numbers.clone().map(|number| number.min(limit)).sum::<usize>();
     let mut low = 0;
@@ -241,11 +253,19 @@ pub(in crate::render) fn controls() -> Markup {
 
 /// Creates a row without redundant attributes, since a page has thousands of rows. The script takes the severity, code
 /// and subject from the cells. Most subjects are addresses, so only other subjects have an attribute for their kind.
-fn row(of: Found<'_>, detailed: bool) -> Markup {
-    let Found { finding, cluster, .. } = of;
+fn row(found: Found<'_>, is_detailed: bool) -> Markup {
+    let Found {
+        finding,
+        cluster,
+        change,
+        ..
+    } = found;
     let subject = finding.subject.to_string();
     let message = finding.message();
-    let kind = (!matches!(finding.subject, Subject::Address(_))).then(|| finding.subject.kind());
+    let kind = match finding.subject {
+        Subject::Address(_) => None,
+        _ => Some(finding.subject.kind()),
+    };
     html! {
         tr data-kind=[kind] {
             @if !cluster.is_empty() { td class=[long(cluster)] { (escape(cluster)) } }
@@ -253,8 +273,8 @@ fn row(of: Found<'_>, detailed: bool) -> Markup {
             td { (code(finding)) }
             td class=[long(&subject)] { (escape(&subject)) }
             td {
-                @if let Some(change) = of.change.filter(|change| change.is_new_or_worse()) { strong { (change) } " " }
-                @if detailed { details { summary { (escape(&message)) } (details(finding, cluster)) } } @else { (escape(&message)) }
+                @if let Some(change) = change && change.is_new_or_worse() { strong { (change) } " " }
+                @if is_detailed { details { summary { (escape(&message)) } (details(finding, cluster)) } } @else { (escape(&message)) }
             }
         }
     }

@@ -137,11 +137,20 @@ pub(in crate::render) fn tiles<'a>(
     counts: &BTreeMap<Severity, usize>,
     pools: impl Iterator<Item = (&'a str, &'a PoolView)>,
 ) -> Markup {
-    let taken = |pool: &PoolView| whole_percent(pool.usable_taken.0, pool.usable.0);
-    let fuller = |one: (_, &'a PoolView), other: (_, &'a PoolView)| {
-        if taken(other.1) > taken(one.1) { other } else { one }
-    };
-    let fullest = pools.filter(|(_, pool)| pool.enabled).reduce(fuller);
+    let percent_taken = |pool: &PoolView| whole_percent(pool.usable_taken.0, pool.usable.0);
+    let mut fullest: Option<(&str, &PoolView)> = None;
+    for (cluster, pool) in pools {
+        if !pool.enabled {
+            continue;
+        }
+        let is_fuller = match fullest {
+            Some((_, other)) => percent_taken(pool) > percent_taken(other),
+            None => true,
+        };
+        if is_fuller {
+            fullest = Some((cluster, pool));
+        }
+    }
     html! {
         ul.tiles {
             @for severity in Severity::ALL {
@@ -152,7 +161,7 @@ pub(in crate::render) fn tiles<'a>(
             }
             @if let Some((cluster, pool)) = fullest {
                 li {
-                    strong { (taken(pool).unwrap_or_default()) " %" } "of the fullest pool taken"
+                    strong { (percent_taken(pool).unwrap_or_default()) " %" } "of the fullest pool taken"
                     small { (escape(&pool.name)) @if !cluster.is_empty() { " in " (escape(cluster)) } }
                 }
             }

@@ -28,18 +28,20 @@ fn short(number: u128) -> String {
     if number < LONG_NUMBER {
         return thousands(number);
     }
-    let raised = |power: u32| -> String {
-        power
-            .to_string()
-            .bytes()
-            .filter_map(|digit| "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(usize::from(digit - b'0')))
-            .collect()
-    };
     if number.is_power_of_two() {
-        return format!("2{}", raised(number.ilog2()));
+        return format!("2{}", superscript(number.ilog2()));
     }
     let digits = number.to_string();
-    format!("{}.{}×10{}", &digits[..1], &digits[1..3], raised(number.ilog10()))
+    let exponent = superscript(number.ilog10());
+    format!("{}.{}×10{exponent}", &digits[..1], &digits[1..3])
+}
+
+fn superscript(number: u32) -> String {
+    let mut text = String::new();
+    for digit in number.to_string().bytes() {
+        text.extend("⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(usize::from(digit - b'0')));
+    }
+    text
 }
 
 /// Draws the table of pools, with notes below it.
@@ -74,7 +76,14 @@ fn row(pool: &PoolView) -> Markup {
     ];
 
     // The number as it is shown, and all its digits if they are left out.
-    let cell = |number: u128| (short(number), (number >= LONG_NUMBER).then(|| thousands(number)));
+    let cell = |number: u128| {
+        let digits = if number >= LONG_NUMBER {
+            Some(thousands(number))
+        } else {
+            None
+        };
+        (short(number), digits)
+    };
     let allocatable = match &pool.allocatable {
         Some(number) => cell(number.0),
         None => ("?".to_owned(), None),
@@ -138,7 +147,7 @@ pub(super) fn maps(maps: &[PoolMap]) -> Markup {
 
 /// Creates the map of a pool, with a table of its blocks for readers without the script.
 fn figure(index: usize, map: &PoolMap) -> Markup {
-    let whole = format!(
+    let label = format!(
         "Map of the pool {}: arrow keys move, Enter opens the block",
         escape(&map.name)
     );
@@ -149,7 +158,7 @@ fn figure(index: usize, map: &PoolMap) -> Markup {
                 "A cell is a /" (map.cell_size) "; " (with_blocks(map)) " hold blocks."
             }
             div.script {
-                canvas tabindex="0" role="img" aria-label=(whole) {}
+                canvas tabindex="0" role="img" aria-label=(label) {}
                 p.cell aria-live="polite" {}
                 div.block {}
             }
@@ -163,12 +172,13 @@ fn figure(index: usize, map: &PoolMap) -> Markup {
 
 /// Formats how many cells have blocks: `26 of 1,024`, `all 1,024`.
 fn with_blocks(map: &PoolMap) -> String {
-    let cells = map.cells.iter().filter(|cell| cell.blocks > 0).count();
-    let [cells, size] = [thousands(cells), thousands(map.size)];
-    if cells == size {
-        format!("all {size}")
+    let number = map.cells.iter().filter(|cell| cell.blocks > 0).count();
+    let with_blocks = thousands(number);
+    let all = thousands(map.size);
+    if with_blocks == all {
+        format!("all {all}")
     } else {
-        format!("{cells} of {size}")
+        format!("{with_blocks} of {all}")
     }
 }
 
@@ -185,7 +195,7 @@ fn table(blocks: &[MappedBlock]) -> Markup {
 /// Creates a short row, since a page has thousands of rows. The script takes the block and its owner from the cells.
 fn block_row(block: &MappedBlock) -> Markup {
     let owner = block.owner.as_ref().map(ToString::to_string).unwrap_or_default();
-    let number = |state| block.states.iter().filter(|s| **s == state).count();
+    let number = |wanted| block.states.iter().filter(|state| **state == wanted).count();
     html! {
         tr data-states=(runs(&block.states)) {
             td { (block.cidr) }
@@ -205,10 +215,11 @@ fn runs(states: &[AddressState]) -> String {
         AddressState::WindowsReserved => 'w',
         _ => 'f',
     };
-    states
-        .chunk_by(|a, b| a == b)
-        .map(|run| format!("{}{}", letter(&run[0]), run.len()))
-        .collect()
+    let mut text = String::new();
+    for run in states.chunk_by(|state, next| state == next) {
+        text.push_str(&format!("{}{}", letter(&run[0]), run.len()));
+    }
+    text
 }
 
 /// Creates the data for the script. `<` is escaped, since it could end the element.
@@ -230,7 +241,7 @@ pub(super) fn data(maps: &[PoolMap]) -> Markup {
     html! { script type="application/json" #map-data { (PreEscaped(text)) } }
 }
 
-/// The cells of a map as data for the script.
+/// Converts a map to data for the script.
 fn pool(map: &PoolMap) -> Value {
     json!({
         "cidr": map.cidr,
@@ -253,19 +264,22 @@ fn cell(cell: &MapCell) -> Value {
         number(cell.reserved.0),
         number(cell.unknown.0),
     ];
-    let is_nothing = |value: &Value| value.is_null() || value == &json!(0);
-    values.truncate(
-        values
-            .iter()
-            .rposition(|value| !is_nothing(value))
-            .map_or(1, |last| last + 1),
-    );
+    // The index stays even if it is 0.
+    while values.len() > 1
+        && let Some(last) = values.last()
+        && (last.is_null() || *last == json!(0))
+    {
+        values.pop();
+    }
     values.into()
 }
 
 /// Converts a number for drawing. Doubles are exact enough, even for IPv6.
 fn number(count: u128) -> Value {
-    u64::try_from(count).map_or_else(|_| json!(count as f64), Value::from)
+    match u64::try_from(count) {
+        Ok(count) => Value::from(count),
+        Err(_) => json!(count as f64),
+    }
 }
 
 #[cfg(test)]
