@@ -30,7 +30,7 @@ pub(crate) use self::allocate::KubeStore;
 pub(crate) use self::around::add_users;
 pub(crate) use self::changes::positions;
 use self::client::{KubeClient, schema, watch};
-pub(crate) use self::follow::{KubeFeed, require_proof};
+pub(crate) use self::follow::{Clock, KubeFeed, require_proof};
 pub(crate) use self::whole::list::{Counter, Listed};
 pub(crate) use self::whole::order::{Lists, lists};
 pub(crate) use self::whole::{no_kubevirt, require};
