@@ -103,8 +103,10 @@ impl Backend for Arc<KubeClient> {
     }
 
     async fn follow(&self, progress: &ProgressFn) -> Result<OrWholeRead<(Snapshot, Box<dyn Feed>)>> {
-        let started = follow::start(self, progress).await?;
-        Ok(started.map(|(snapshot, feed)| (snapshot, Box::new(feed) as Box<dyn Feed>)))
+        Ok(match follow::start(self, progress).await? {
+            Ok((snapshot, feed)) => Ok((snapshot, Box::new(feed))),
+            Err(reason) => Err(reason),
+        })
     }
 
     fn objects(&self, _alone: bool) -> Result<Arc<dyn Objects>> {
