@@ -88,7 +88,7 @@ mod tests {
     async fn arriving_data_extends_the_time_limit() {
         let limit = Duration::from_millis(300);
         let budget = Budget::new(limit * 9);
-        for (bytes, is_in_time) in [(1, false), (SLOWEST as usize, true)] {
+        for (bytes, is_in_time) in [(1, false), (MIN_BYTES_PER_SECOND as usize, true)] {
             let mut pace = Pace::new(&budget, "server", limit);
             let mut last = Ok(());
             for _ in 0..4 {

@@ -175,12 +175,15 @@ mod tests {
 
     #[test]
     fn the_node_comes_before_the_block() {
-        assert_eq!(holder("node-1-10-244-1-0-26").as_deref(), Some("node-1"));
         assert_eq!(
-            holder("a-10-0-0-0-26-10-244-1-0-26").as_deref(),
+            node_of_affinity("node-1-10-244-1-0-26").as_deref(),
+            Some("node-1")
+        );
+        assert_eq!(
+            node_of_affinity("a-10-0-0-0-26-10-244-1-0-26").as_deref(),
             Some("a-10-0-0-0-26")
         );
-        assert_eq!(holder("n-fd00-10-244---122").as_deref(), Some("n"));
-        assert_eq!(holder("node-1"), None);
+        assert_eq!(node_of_affinity("n-fd00-10-244---122").as_deref(), Some("n"));
+        assert_eq!(node_of_affinity("node-1"), None);
     }
 }

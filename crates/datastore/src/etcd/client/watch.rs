@@ -56,8 +56,8 @@ impl EtcdClient {
     /// or has not reached the revision `after`.
     pub(crate) async fn next_change(&self, range: &Range, after: i64) -> Result<()> {
         loop {
-            let first_change = first_change(self.channel(), range, after);
-            let Ok(watched) = timeout(self.settings.timeouts.request, first_change).await else {
+            let change = first_change(self.channel(), range, after);
+            let Ok(watched) = timeout(self.settings.timeouts.request, change).await else {
                 // Nothing was written for a while, so the watch starts again. This is no time without an answer.
                 continue;
             };

@@ -383,7 +383,7 @@ mod tests {
             all.iter()
                 .all(|r| !r.start.starts_with(ENDPOINT_PREFIX.as_bytes()))
         );
-        assert!(all.iter().any(|r| r.start == affinities()));
+        assert!(all.iter().any(|r| r.start == affinities_start()));
     }
 
     #[test]

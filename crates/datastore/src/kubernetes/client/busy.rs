@@ -39,9 +39,9 @@ mod tests {
         assert_eq!(after(Method::GET, 429, "1"), second);
         assert_eq!(after(Method::PUT, 429, "1"), second);
         assert_eq!(after(Method::GET, 503, "1"), second);
-        assert_eq!(after(Method::GET, 503, "0"), Some(LEAST));
+        assert_eq!(after(Method::GET, 503, "0"), Some(MIN_PAUSE));
         assert_ne!(
-            LEAST,
+            MIN_PAUSE,
             Duration::ZERO,
             "a request without any delay would be sent again"
         );

@@ -119,7 +119,7 @@ mod tests {
             self.reads.set(self.reads.get() + 1);
             // The end `[0]` stands for the end of the empty prefix, which is after all names.
             let within = |name: &&String| name.as_bytes() >= start && (end == [0] || name.as_bytes() < end);
-            Ok(self.names.iter().filter(within).take(most).cloned().collect())
+            Ok(self.names.iter().filter(within).take(limit).cloned().collect())
         }
     }
 
