@@ -245,7 +245,7 @@ impl Journal {
         if let Some(damage) = reached.damage {
             return Err(damage);
         }
-        // The state has the time of the last change.
+        // The state already has the time until which changes are recorded.
         let last_recorded = None;
         let added = adding.finish_last(entries, last_recorded)?;
         let restored = false;

@@ -32,7 +32,6 @@ pub(super) fn set_identity(config: &mut Config, certificate: &Path, key: &Path) 
     let auth = &mut config.auth_info;
     auth.client_certificate_data = Some(STANDARD.encode(certificate));
     auth.client_key_data = Some(STANDARD.encode(key).into());
-    // The paths would override the data.
     auth.client_certificate = None;
     auth.client_key = None;
     Ok(())
