@@ -77,7 +77,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// The names of a kind that begin with `begin`, or only some of them if there are many.
     async fn names(&self, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
         let snapshot = self.observe(&Extent::Whole, &quiet()).await?;
-        Ok(names::page::few(names::all(&snapshot, kind), begin))
+        Ok(names::page::select_few(names::all(&snapshot, kind), begin))
     }
 
     /// Writes the data that a check needs to a file. Returns the number of entries, and the positions after which

@@ -11,15 +11,13 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 use calipam_model::time::CLOCK_SKEW;
 use jiff::Timestamp;
 
-use tokio::time::Instant;
-
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::feed::{Followed, OrWholeRead, WholeReadReason};
 use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds::{self, Kind};
 use crate::kubernetes::{
-    self, Counter, KubeFeed, Listed, Lists, add_users, lists, no_kubevirt, positions, require,
+    self, Clock, Counter, KubeFeed, Listed, Lists, add_users, lists, no_kubevirt, positions, require,
 };
 use crate::read::Lookup;
 use crate::read::around::is_in_kubernetes;
@@ -37,7 +35,7 @@ pub(crate) async fn add(
     snapshot: &mut Snapshot,
     progress: &ProgressFn,
 ) -> Result<()> {
-    let kinds = kinds(client).await?;
+    let kinds = readable_kinds(client).await?;
     let reader = Lists {
         client: Arc::clone(client),
         counter: counter(snapshot, progress),
@@ -47,7 +45,7 @@ pub(crate) async fn add(
 }
 
 /// Returns the kinds that are read from Kubernetes if the datastore is etcd, or an error if the user may not read them.
-async fn kinds(client: &Arc<KubeClient>) -> Result<Vec<Kind>> {
+async fn readable_kinds(client: &Arc<KubeClient>) -> Result<Vec<Kind>> {
     let kinds = kinds::users_with_node_names(client.api());
     require(client, &kinds).await?;
     Ok(kinds)
@@ -63,16 +61,18 @@ pub(crate) async fn follow(
     if etcd.revisions().is_none() {
         return Ok(Err(WholeReadReason::NotForThisDatastore));
     }
-    let kinds = kinds(client).await?;
-    if let Err(why) = kubernetes::require_proof(client, &kinds).await? {
-        return Ok(Err(why));
+    let kinds = readable_kinds(client).await?;
+    if let Err(reason) = kubernetes::require_proof(client, &kinds).await? {
+        return Ok(Err(reason));
     }
-    let (mut snapshot, of_etcd) = match etcd.follow(progress).await? {
+
+    // etcd is read first, so that an address assigned in between does not look like a leak.
+    let (mut snapshot, etcd_feed) = match etcd.follow(progress).await? {
         Ok(started) => started,
-        Err(why) => return Ok(Err(why)),
+        Err(reason) => return Ok(Err(reason)),
     };
 
-    let begin = (Instant::now(), crate::clock::now());
+    let clock = Clock::starting_at(crate::clock::now());
     let reader = Lists {
         client: Arc::clone(client),
         counter: counter(&snapshot, progress),
@@ -80,11 +80,10 @@ pub(crate) async fn follow(
     let lists = lists::<Snapshot>(&reader, &kinds).await?;
     let positions = positions(&kinds, &lists);
     add_lists(client, &mut snapshot, lists)?;
-    let of_kubernetes = KubeFeed::begin(client, kinds, &positions, begin, &mut snapshot);
-    Ok(Ok((
-        snapshot,
-        Followed::new(vec![of_etcd, Box::new(of_kubernetes)]),
-    )))
+    let kubernetes_feed = KubeFeed::begin(client, kinds, &positions, clock, &mut snapshot);
+
+    let feeds = vec![etcd_feed, Box::new(kubernetes_feed)];
+    Ok(Ok((snapshot, Followed::new(feeds))))
 }
 
 /// Creates a counter for the lists that are read from Kubernetes after a snapshot of etcd.
@@ -97,19 +96,19 @@ fn counter(snapshot: &Snapshot, progress: &ProgressFn) -> Arc<Counter> {
         nodes,
         ..
     } = snapshot;
-    let before = blocks.len() + affinities.len() + handles.len() + endpoints.len() + nodes.len();
-    Counter::after(before as u64, progress)
+    let read_from_etcd = blocks.len() + affinities.len() + handles.len() + endpoints.len() + nodes.len();
+    Counter::after(read_from_etcd as u64, progress)
 }
 
 /// Adds the lists of Kubernetes to the snapshot of etcd, after a check that both belong to the same cluster.
 fn add_lists(client: &KubeClient, snapshot: &mut Snapshot, lists: Vec<Listed<Snapshot>>) -> Result<()> {
-    let mut read = Snapshot::default();
+    let mut kubernetes = Snapshot::default();
     for listed in lists {
-        read.absorb(listed.taken);
+        kubernetes.absorb(listed.taken);
     }
 
-    snapshot.kubernetes_is_younger = same_cluster(client, snapshot, &read)?;
-    snapshot.absorb(read);
+    snapshot.kubernetes_is_younger = require_same_cluster(client, snapshot, &kubernetes)?;
+    snapshot.absorb(kubernetes);
     snapshot.mark_read([Source::Pods, Source::Services]);
     let kinds = kinds::users_with_node_names(client.api());
     if kinds.iter().any(|kind| kind.known.source == Source::Machines) {
@@ -146,37 +145,40 @@ pub(crate) async fn add_around(
 /// Checks that etcd and Kubernetes belong to the same cluster, by the Calico nodes' orchestrator references `k8s`.
 /// Returns true if most of the Kubernetes nodes found are younger than the Calico nodes that refer to them, so this may
 /// still be a different cluster.
-fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> Result<bool> {
-    let mut referred: HashMap<&str, Option<Timestamp>> = HashMap::new();
+fn require_same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> Result<bool> {
+    // The creation times of the Calico nodes, by the names of the Kubernetes nodes to which they refer.
+    let mut calico_created: HashMap<&str, Option<Timestamp>> = HashMap::new();
     for node in etcd.nodes.iter().map(|stored| &stored.value) {
-        if let Some(name) = node.kubernetes_name.as_deref() {
-            referred.insert(name, node.created);
+        if let Some(kubernetes_name) = node.kubernetes_name.as_deref() {
+            calico_created.insert(kubernetes_name, node.created);
         }
     }
 
-    let nodes = kubernetes.kubernetes_nodes.len();
-    let mut known = 0;
+    let all = kubernetes.kubernetes_nodes.len();
+    let mut found = 0;
     let mut younger = 0;
     for node in kubernetes.kubernetes_nodes.iter().map(|stored| &stored.value) {
-        let Some(referring_created) = referred.get(node.name.as_str()) else {
+        let Some(calico_created) = calico_created.get(node.name.as_str()) else {
             continue;
         };
-        known += 1;
-        if let (Some(created), Some(referring_created)) = (node.created, referring_created)
-            && created.duration_since(*referring_created) > CLOCK_SKEW
+        found += 1;
+        if let Some(created) = node.created
+            && let Some(calico_created) = calico_created
+            && created.duration_since(*calico_created) > CLOCK_SKEW
         {
             younger += 1;
         }
     }
-    if 2 * known < nodes {
+
+    if 2 * found < all {
         let message = format!(
-            "{}: is not the cluster that uses this etcd: only {known} of its {nodes} nodes are among Calico's",
+            "{}: is not the cluster that uses this etcd: only {found} of its {all} nodes are among Calico's",
             client.server()
         );
         let hint = "name the kubeconfig or context of the cluster that uses this etcd, or none to read etcd alone, or `--datastore kubernetes` if Calico keeps its data there";
         return Err(Error::other(message, hint));
     }
-    Ok(2 * younger > known)
+    Ok(2 * younger > found)
 }
 
 /// Accesses single objects in etcd, and reads pods and services from the cluster's API server, which can be evidence.
@@ -200,22 +202,23 @@ impl Objects for Both {
     async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         let (kubernetes_keys, etcd_keys): (Vec<Key>, Vec<Key>) =
             keys.iter().cloned().partition(is_in_kubernetes);
-        let mut from_etcd = if etcd_keys.is_empty() {
-            Vec::new().into_iter()
-        } else {
-            self.etcd.read(&etcd_keys).await?.into_iter()
-        };
-        let from_kubernetes = retried(|| kubernetes::read(&self.kubernetes, &kubernetes_keys)).await?;
-        let mut from_kubernetes = from_kubernetes.into_iter();
+        let mut etcd_objects = Vec::new();
+        if !etcd_keys.is_empty() {
+            etcd_objects = self.etcd.read(&etcd_keys).await?;
+        }
+        let kubernetes_objects = retried(|| kubernetes::read(&self.kubernetes, &kubernetes_keys)).await?;
 
+        // Both lists are in the order of their keys.
+        let mut etcd_objects = etcd_objects.into_iter();
+        let mut kubernetes_objects = kubernetes_objects.into_iter();
         let mut objects = Vec::with_capacity(keys.len());
         for key in keys {
-            let next = if is_in_kubernetes(key) {
-                from_kubernetes.next()
+            let object = if is_in_kubernetes(key) {
+                kubernetes_objects.next()
             } else {
-                from_etcd.next()
+                etcd_objects.next()
             };
-            objects.push(next.flatten());
+            objects.push(object.flatten());
         }
         Ok(objects)
     }
@@ -226,22 +229,21 @@ impl Objects for Both {
 
     /// Checks evidence in Kubernetes just before it commits the batch to etcd.
     async fn commit(&self, batch: &Batch) -> Result<Swap> {
-        let (beside, evidence): (Vec<_>, Vec<_>) = batch
+        let (kubernetes_evidence, etcd_evidence): (Vec<_>, Vec<_>) = batch
             .evidence
             .iter()
             .cloned()
             .partition(|(key, _)| is_in_kubernetes(key));
-        if beside.is_empty() {
+        if kubernetes_evidence.is_empty() {
             return self.etcd.commit(batch).await;
         }
-        if !kubernetes::holds(&self.kubernetes, &beside).await? {
+        if !kubernetes::holds(&self.kubernetes, &kubernetes_evidence).await? {
             return Ok(Swap::Conflict);
         }
-        self.etcd
-            .commit(&Batch {
-                changes: batch.changes.clone(),
-                evidence,
-            })
-            .await
+        let etcd_batch = Batch {
+            changes: batch.changes.clone(),
+            evidence: etcd_evidence,
+        };
+        self.etcd.commit(&etcd_batch).await
     }
 }

@@ -16,9 +16,9 @@ pub const SILENCE: &str = "calipam::silence";
 /// The time without an answer after which a person is told.
 const TOLD_AFTER: Duration = Duration::from_secs(5);
 /// The time that each further request gets after the budget is used up: the server may be back.
-const LEAST: Duration = Duration::from_secs(1);
+const MIN_TIME: Duration = Duration::from_secs(1);
 /// The time that a server has to answer after an interrupt.
-const INTERRUPTED: Duration = Duration::from_secs(1);
+const TIME_AFTER_INTERRUPT: Duration = Duration::from_secs(1);
 
 /// The state of a run, which determines how long it waits for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,41 +115,41 @@ impl Budget {
         limit: Duration,
         answer: impl Future<Output = T>,
     ) -> Result<T, Cause> {
-        let begun = Instant::now();
-        let _waiting = Waiting::count(self, begun);
+        let started = Instant::now();
+        let _waiting = Waiting::count(self, started);
         let mut phase = self.shared.phase.subscribe();
         let mut answer = std::pin::pin!(answer);
         loop {
-            let next = self.next_check(server, begun, limit)?;
+            let next_check = self.next_check(server, started, limit)?;
             tokio::select! {
                 biased;
                 answer = &mut answer => return Ok(answer),
-                () = sleep_until(next) => {}
+                () = sleep_until(next_check) => {}
                 // The sender is never dropped.
                 _ = phase.changed() => {}
             }
         }
     }
 
-    /// Returns the time of the next check of a wait that has begun at `begun`, or the reason to end the wait now. Warns
-    /// once of a server that does not answer for a long time.
-    fn next_check(&self, server: &str, begun: Instant, limit: Duration) -> Result<Instant, Cause> {
+    /// Returns the time of the next check of a wait that has started at `started`, or the reason to end the wait now.
+    /// Warns once of a server that does not answer for a long time.
+    fn next_check(&self, server: &str, started: Instant, limit: Duration) -> Result<Instant, Cause> {
         let phase = *self.shared.phase.borrow();
-        let budget = self.whole(phase);
+        let budget = self.time_in(phase);
         let mut unanswered = lock(&self.shared.unanswered);
         let now = Instant::now();
         let silent_for = unanswered.time(now);
 
-        let least = if phase == Phase::Interrupted {
+        let min_time = if phase == Phase::Interrupted {
             Duration::ZERO
         } else {
-            LEAST
+            MIN_TIME
         };
-        let end_of_budget = (now + budget.saturating_sub(silent_for)).max(begun + least);
+        let end_of_budget = (now + budget.saturating_sub(silent_for)).max(started + min_time);
         if end_of_budget <= now {
             return Err(Cause::GivenUp(budget.as_secs().max(1)));
         }
-        let end_of_request = begun + limit;
+        let end_of_request = started + limit;
         if end_of_request <= now {
             // The server may not have answered earlier requests either.
             return Err(Cause::TimedOut(limit.max(silent_for).as_secs()));
@@ -183,13 +183,14 @@ impl Budget {
 
     /// True if no request is worth a new connection.
     pub(crate) fn is_used_up(&self) -> bool {
-        let whole = self.whole(*self.shared.phase.borrow());
-        lock(&self.shared.unanswered).time(Instant::now()) >= whole
+        let budget = self.time_in(*self.shared.phase.borrow());
+        lock(&self.shared.unanswered).time(Instant::now()) >= budget
     }
 
     /// The failure once the budget is used up.
     pub(crate) fn used_up(&self) -> Cause {
-        Cause::GivenUp(self.whole(*self.shared.phase.borrow()).as_secs().max(1))
+        let budget = self.time_in(*self.shared.phase.borrow());
+        Cause::GivenUp(budget.as_secs().max(1))
     }
 
     /// Pauses before a retry. An interrupt ends the pause; returns false in that case.
@@ -201,11 +202,12 @@ impl Budget {
         }
     }
 
-    fn whole(&self, phase: Phase) -> Duration {
+    /// The time without an answer after which a run in this phase gives up.
+    fn time_in(&self, phase: Phase) -> Duration {
         match phase {
             Phase::Reading => self.shared.time,
             Phase::Writing => self.shared.time * 2,
-            Phase::Interrupted => INTERRUPTED,
+            Phase::Interrupted => TIME_AFTER_INTERRUPT,
         }
     }
 }

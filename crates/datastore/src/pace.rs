@@ -9,7 +9,7 @@ use crate::budget::Budget;
 use crate::error::Cause;
 
 /// Minimum bytes per second from a working server.
-const SLOWEST: u64 = 16 << 10;
+const MIN_BYTES_PER_SECOND: u64 = 16 << 10;
 
 /// The time limits of one response: one for each piece, and one for the whole response, which grows with the received
 /// bytes.
@@ -18,10 +18,12 @@ pub(crate) struct Pace {
     budget: Budget,
     /// The server in messages.
     server: String,
+    /// The limit for each piece.
     limit: Duration,
-    whole: Duration,
-    begun: Option<Instant>,
-    bytes: u64,
+    /// The limit for the whole response, without the time that the received bytes add.
+    whole_limit: Duration,
+    started: Option<Instant>,
+    received_bytes: u64,
     /// True if the server is silent while there is nothing to report.
     is_watch: bool,
 }
@@ -29,15 +31,13 @@ pub(crate) struct Pace {
 impl Pace {
     /// Creates the pace of a request to a server, whose answer has to arrive within `limit`.
     pub(crate) fn new(budget: &Budget, server: &str, limit: Duration) -> Self {
-        let budget = budget.clone();
-        let server = server.to_owned();
         Self {
-            budget,
-            server,
+            budget: budget.clone(),
+            server: server.to_owned(),
             limit,
-            whole: limit,
-            begun: None,
-            bytes: 0,
+            whole_limit: limit,
+            started: None,
+            received_bytes: 0,
             is_watch: false,
         }
     }
@@ -45,7 +45,7 @@ impl Pace {
     /// Extends the limit for a response that the server ends after `time`.
     pub(crate) fn with_duration(self, time: Duration) -> Self {
         Self {
-            whole: self.whole + time,
+            whole_limit: self.whole_limit + time,
             is_watch: true,
             ..self
         }
@@ -54,24 +54,26 @@ impl Pace {
     /// Waits for the next piece. The time limit for the whole response starts with the first wait.
     pub(crate) async fn wait<T>(&mut self, piece: impl Future<Output = T>) -> Result<T, Cause> {
         let now = Instant::now();
-        let whole = *self.begun.get_or_insert(now) + self.whole + Duration::from_secs(self.bytes / SLOWEST);
-        let until = whole.min(now + self.limit);
-        let late = || Cause::TimedOut(self.limit.as_secs());
+        let started = *self.started.get_or_insert(now);
+        let time_for_bytes = Duration::from_secs(self.received_bytes / MIN_BYTES_PER_SECOND);
+        let end_of_response = started + self.whole_limit + time_for_bytes;
+        let end_of_piece = now + self.limit;
+        let end = end_of_piece.min(end_of_response);
+
+        let timed_out = Cause::TimedOut(self.limit.as_secs());
         if self.is_watch {
-            return timeout_at(until, piece).await.map_err(|_| late());
+            // The silence of a watch does not use up the budget.
+            return timeout_at(end, piece).await.map_err(|_| timed_out);
         }
-        self.budget
-            .wait(&self.server, until - now, piece)
-            .await
-            .map_err(|cause| match cause {
-                Cause::TimedOut(_) => late(),
-                cause => cause,
-            })
+        match self.budget.wait(&self.server, end - now, piece).await {
+            Err(Cause::TimedOut(_)) => Err(timed_out),
+            result => result,
+        }
     }
 
     /// Counts received bytes.
     pub(crate) fn count(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
+        self.received_bytes += bytes as u64;
         self.budget.answered(&self.server);
     }
 }
@@ -86,7 +88,7 @@ mod tests {
     async fn arriving_data_extends_the_time_limit() {
         let limit = Duration::from_millis(300);
         let budget = Budget::new(limit * 9);
-        for (bytes, is_in_time) in [(1, false), (SLOWEST as usize, true)] {
+        for (bytes, is_in_time) in [(1, false), (MIN_BYTES_PER_SECOND as usize, true)] {
             let mut pace = Pace::new(&budget, "server", limit);
             let mut last = Ok(());
             for _ in 0..4 {

@@ -16,14 +16,16 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let ended = tokio::task::spawn_blocking(work).await;
-    ended.unwrap_or_else(|lost| resume_unwind(lost.into_panic()))
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(panicked) => resume_unwind(panicked.into_panic()),
+    }
 }
 
-/// Runs futures as tasks, at most `most` at a time, and returns their results in order, or the first error.
+/// Runs futures as tasks, at most `max_running` at a time, and returns their results in order, or the first error.
 /// Panics if one of them does.
 pub(crate) fn all<T, E, F>(
-    most: usize,
+    max_running: usize,
     futures: impl IntoIterator<Item = F>,
 ) -> impl Future<Output = Result<Vec<T>, E>> + Send
 where
@@ -37,16 +39,18 @@ where
         let mut running = JoinSet::new();
         let mut results = BTreeMap::new();
         loop {
-            while running.len() < most
+            while running.len() < max_running
                 && let Some((index, future)) = waiting.next()
             {
                 running.spawn(async move { (index, future.await) });
             }
-            let Some(ended) = running.join_next().await else {
-                return Ok(results.into_values().collect());
-            };
-            let (index, result) = ended.unwrap_or_else(|lost| resume_unwind(lost.into_panic()));
-            results.insert(index, result?);
+            match running.join_next().await {
+                Some(Ok((index, result))) => {
+                    results.insert(index, result?);
+                }
+                Some(Err(panicked)) => resume_unwind(panicked.into_panic()),
+                None => return Ok(results.into_values().collect()),
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::regular;
 /// The prefix of export names. The time and [`END`] follow.
 const BEGIN: &str = "calipam-";
 /// The format of the time in a name, in UTC.
-const NAMED: &str = "%Y%m%dT%H%M%S%.fZ";
+const TIME_FORMAT: &str = "%Y%m%dT%H%M%S%.fZ";
 /// The name of the folder with an incomplete export.
 const WRITING: &str = ".calipam-writing";
 /// The name of the lock file, which keeps two runs from writing at the same time.
@@ -78,11 +78,14 @@ impl Archive {
     /// Pairs of successive exports of which the second has the lower revision, because a clock was set back or the
     /// datastore was restored in between.
     pub fn pairs_with_falling_revisions(&self) -> impl Iterator<Item = [&Archived; 2]> {
-        let revision = |export: &Archived| export.revision.parse::<u64>().ok();
         let pairs = self.exports.windows(2).map(|pair| [&pair[0], &pair[1]]);
-        pairs.filter(move |[first, second]| match (revision(first), revision(second)) {
-            (Some(before), Some(after)) => before > after,
-            _ => false,
+        pairs.filter(|[earlier, later]| {
+            let earlier_revision = earlier.revision.parse::<u64>();
+            let later_revision = later.revision.parse::<u64>();
+            match (earlier_revision, later_revision) {
+                (Ok(earlier_revision), Ok(later_revision)) => earlier_revision > later_revision,
+                _ => false,
+            }
         })
     }
 
@@ -100,8 +103,12 @@ impl Archive {
 
 /// True for the name of an export: prefix, time, suffix. Files with other names are never removed.
 fn is_export(name: &str) -> bool {
-    let time = name.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END));
-    time.is_some_and(|time| DateTime::strptime(NAMED, time).is_ok())
+    if let Some(rest) = name.strip_prefix(BEGIN)
+        && let Some(time) = rest.strip_suffix(END)
+    {
+        return DateTime::strptime(TIME_FORMAT, time).is_ok();
+    }
+    false
 }
 
 /// The result of adding to an archive.
@@ -185,24 +192,28 @@ impl Adding {
         self.writing.join("export.jsonl.zst")
     }
 
-    /// Like [`Self::finish`], for a recorder whose clock could have been set back. If necessary, the export's time is
-    /// moved after `last`, the last recorded time, and after all other exports.
+    /// Like [`Self::finish`], for a recorder, whose exports must be in the order in which they were made, even if the
+    /// clock was set back. If this export is not later than all others and `last_recorded`, the time of the last
+    /// recorded change, it gets a time one millisecond later.
     ///
     /// # Errors
     /// The same as in [`Self::finish`].
-    pub fn finish_last(self, entries: u64, last: Option<Timestamp>) -> Result<Added> {
+    pub fn finish_last(self, entries: u64, last_recorded: Option<Timestamp>) -> Result<Added> {
         let export = Archived::open(self.path())?;
-        let newest = self
-            .archive
-            .exports
-            .last()
-            .map(|newest| newest.taken_at)
-            .max(last);
-        if let Some(newest) = newest.filter(|newest| *newest >= export.taken_at) {
-            let taken_at = newest + SignedDuration::from_millis(1);
-            let later = self.writing.join("later.jsonl.zst");
-            write_state(&Archived { taken_at, ..export }, None, &later)?;
-            fs::rename(&later, self.path()).map_err(|error| Error::new(&later, error))?;
+        let newest_export = self.archive.exports.last().map(|newest| newest.taken_at);
+        let newest_time = newest_export.max(last_recorded);
+        if let Some(newest_time) = newest_time
+            && newest_time >= export.taken_at
+        {
+            // The time is in the first line of the export, so the whole export is written again.
+            let moved = Archived {
+                taken_at: newest_time + SignedDuration::from_millis(1),
+                ..export
+            };
+            let moved_path = self.writing.join("later.jsonl.zst");
+            let end_of_changes = None;
+            write_state(&moved, end_of_changes, &moved_path)?;
+            fs::rename(&moved_path, self.path()).map_err(|error| Error::new(&moved_path, error))?;
         }
         self.finish(entries)
     }
@@ -217,19 +228,19 @@ impl Adding {
         let exports = &self.archive.exports;
         let newest = exports.last().map(|newest| newest.taken_at);
         let later = newest.filter(|newest| *newest > export.taken_at);
-        if let Some(same) = exports.iter().find(|other| other.taken_at == export.taken_at) {
+        if let Some(existing) = exports.iter().find(|other| other.taken_at == export.taken_at) {
             return Ok(Added {
-                export: same.clone(),
+                export: existing.clone(),
                 entries,
                 later,
                 already_existed: true,
             });
         }
 
-        let at = export.taken_at.to_zoned(TimeZone::UTC).strftime(NAMED);
-        let named = self.archive.folder.join(format!("{BEGIN}{at}{END}"));
-        fs::rename(&export.path, &named).map_err(|error| Error::new(&named, error))?;
-        export.path = named;
+        let time = export.taken_at.to_zoned(TimeZone::UTC).strftime(TIME_FORMAT);
+        let final_path = self.archive.folder.join(format!("{BEGIN}{time}{END}"));
+        fs::rename(&export.path, &final_path).map_err(|error| Error::new(&final_path, error))?;
+        export.path = final_path;
         Ok(Added {
             export,
             entries,

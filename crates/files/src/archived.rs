@@ -117,8 +117,8 @@ impl Archived {
     /// The path of the file with the changes after this export. The file can be missing.
     pub fn changes(&self) -> PathBuf {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        self.path
-            .with_file_name(format!("{}{}", name.strip_suffix(END).unwrap_or(&name), CHANGES))
+        let stem = name.strip_suffix(END).unwrap_or(&name);
+        self.path.with_file_name(format!("{stem}{CHANGES}"))
     }
 
     /// Removes the export and the changes after it, unless another run has already done so.

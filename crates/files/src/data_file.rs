@@ -56,12 +56,14 @@ impl DataFile {
         if path.is_dir() {
             return Ok(Self::of_kind(path, FileKind::KubernetesObjects));
         }
+        let failed = |error: std::io::Error| Error::new(path, error);
         let mut head = Vec::new();
-        let read = regular::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head));
-        read.map_err(|e| Error::new(path, e))?;
-        let kind = if head.is_empty() {
+        let file = regular::open(path).map_err(failed)?;
+        file.take(HEAD).read_to_end(&mut head).map_err(failed)?;
+        if head.is_empty() {
             return Err(Error::new(path, FileError::Empty));
-        } else if looks_like_export(&head) {
+        }
+        let kind = if looks_like_export(&head) {
             FileKind::Export
         } else if looks_like_snapshot(&head) {
             FileKind::EtcdSnapshot
@@ -94,16 +96,14 @@ impl DataFile {
 
     /// Reads standard input to its end, and recognizes its content.
     pub fn of_input(mut input: impl Read) -> Result<Self> {
-        let mut spooled = || -> std::io::Result<TempPath> {
-            let mut file = NamedTempFile::new()?;
-            std::io::copy(&mut input, &mut file)?;
-            Ok(file.into_temp_path())
-        };
-        let path = spooled().map_err(|e| Error::new(STANDARD_INPUT, e))?;
-        let found = Self::open(&path).map_err(of_input)?;
+        let failed = |error: std::io::Error| Error::new(STANDARD_INPUT, error);
+        let mut file = NamedTempFile::new().map_err(failed)?;
+        std::io::copy(&mut input, &mut file).map_err(failed)?;
+        let path = file.into_temp_path();
+        let data_file = Self::open(&path).map_err(about_input)?;
         Ok(Self {
             input: Some(Arc::new(path)),
-            ..found.shown_as(STANDARD_INPUT)
+            ..data_file.shown_as(STANDARD_INPUT)
         })
     }
 
@@ -121,22 +121,25 @@ impl DataFile {
         self.observe_extent(&Extent::Whole, progress)
     }
 
-    /// Reads the given extent. Files of Kubernetes objects are read completely.
+    /// Reads the part of the file that `extent` describes into a snapshot. A file of Kubernetes objects is always read
+    /// completely.
     pub fn observe_extent(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
-        let read = self.observe_path(|key| extent.has_key(key), extent.records(), progress);
-        let mut snapshot = read.map_err(|error| {
-            if self.input.is_some() {
-                of_input(error)
-            } else {
-                error
-            }
-        })?;
-        if self.kind != FileKind::KubernetesObjects {
-            snapshot
-                .coverage
-                .retain(|source, coverage| extent.has(*source) || *coverage != Coverage::Read);
-            extent.mark_unwanted(&mut snapshot);
+        let is_wanted = |key: &[u8]| extent.has_key(key);
+        let mut snapshot = match self.observe_path(is_wanted, extent.records(), progress) {
+            Ok(snapshot) => snapshot,
+            // The error is about the temporary file, which the user does not know.
+            Err(error) if self.input.is_some() => return Err(about_input(error)),
+            Err(error) => return Err(error),
+        };
+        if self.kind == FileKind::KubernetesObjects {
+            return Ok(snapshot);
         }
+
+        // The file may have more sources than were read.
+        snapshot
+            .coverage
+            .retain(|source, coverage| extent.has(*source) || *coverage != Coverage::Read);
+        extent.mark_unwanted(&mut snapshot);
         Ok(snapshot)
     }
 
@@ -199,15 +202,15 @@ impl DataFile {
         let records = snapshot.records;
         let mut tally = Tally::default();
         let mut read = 0;
-        let mut failure = None;
-        let pieces = std::iter::from_fn(|| {
-            let piece = export.piece();
-            piece.unwrap_or_else(|error| {
-                failure = Some(error);
+        let mut read_error = None;
+        let pieces = std::iter::from_fn(|| match export.piece() {
+            Ok(piece) => piece,
+            Err(error) => {
+                read_error = Some(error);
                 None
-            })
+            }
         });
-        let ended = in_order(
+        let end = in_order(
             pieces,
             |piece| {
                 let mut part = Snapshot {
@@ -226,12 +229,13 @@ impl DataFile {
         );
 
         // An invalid line takes precedence over a later read error.
-        let ended = match (ended, failure) {
-            (ControlFlow::Break(Err(wrong)), _) | (_, Some(wrong)) => Err(wrong),
+        let result = match (end, read_error) {
+            (ControlFlow::Break(Err(error)), _) | (_, Some(error)) => Err(error),
             (ControlFlow::Break(Ok(())), None) => export.finish(),
             (ControlFlow::Continue(()), None) => Err(tally.cut()),
         };
-        ended.map(|()| export.header).map_err(failed)
+        result.map_err(failed)?;
+        Ok(export.header)
     }
 
     /// Adds the wanted entries in an etcd snapshot.
@@ -293,15 +297,19 @@ impl DataFile {
     /// Sets the snapshot's time for a file that does not record one: the newest time in the data, or else the time at
     /// which the file was last modified.
     fn set_clock(&self, snapshot: &mut Snapshot) -> Result<()> {
-        let newest = newest_time(snapshot, Timestamp::now());
-        snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;
+        snapshot.taken_at = match newest_time(snapshot, Timestamp::now()) {
+            Some(newest) => newest,
+            None => self.modified_at()?,
+        };
         Ok(())
     }
 
-    fn changed_at(&self) -> Result<Timestamp> {
-        let changed = std::fs::metadata(&self.path).and_then(|m| m.modified());
-        let changed = changed.map_err(|e| Error::new(&self.path, e))?;
-        Ok(Timestamp::try_from(changed).unwrap_or(Timestamp::UNIX_EPOCH))
+    /// The time at which the file was last modified.
+    fn modified_at(&self) -> Result<Timestamp> {
+        let modified = std::fs::metadata(&self.path)
+            .and_then(|metadata| metadata.modified())
+            .map_err(|error| Error::new(&self.path, error))?;
+        Ok(Timestamp::try_from(modified).unwrap_or(Timestamp::UNIX_EPOCH))
     }
 }
 
@@ -343,7 +351,7 @@ fn is_etcd_folder(path: &Path) -> bool {
 }
 
 /// Turns an error about the temporary file into one about standard input.
-fn of_input(error: Error) -> Error {
+fn about_input(error: Error) -> Error {
     Error {
         path: STANDARD_INPUT.into(),
         ..error
@@ -352,28 +360,31 @@ fn of_input(error: Error) -> Error {
 
 /// The newest time in the data that is not in the future.
 pub fn newest_time(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
+    let mut newest = newest_in_blocks(snapshot, now);
     // If the newest creation time is in the future, those of other objects are unknown, so only the times in blocks
     // remain.
-    let is_past = |newest: &Timestamp| newest.duration_since(now) <= CLOCK_SKEW;
-    let newest = snapshot.newest_creation.filter(is_past);
+    if let Some(creation) = snapshot.newest_creation
+        && creation.duration_since(now) <= CLOCK_SKEW
+    {
+        newest = newest.max(Some(creation.min(now)));
+    }
     newest
-        .map(|newest| newest.min(now))
-        .max(newest_in_blocks(snapshot, now))
 }
 
 /// The latest time at which a block was claimed, or an address allocated or released. Nodes write these times by their
 /// own clocks, so a time in the future is ignored.
 fn newest_in_blocks(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
+    let unless_future = |time: Option<Timestamp>| time.filter(|time| *time <= now);
     let mut newest = None;
-    let mut note = |time: Option<Timestamp>| newest = newest.max(time.filter(|time| *time <= now));
     for stored in &snapshot.blocks {
         let Some(block) = stored.value.content.sound() else {
             continue;
         };
-        note(block.claimed_at());
+        newest = newest.max(unless_future(block.claimed_at()));
         for attribute in block.attributes() {
-            note(attribute.allocated_at());
-            note(attribute.released_time());
+            newest = newest
+                .max(unless_future(attribute.allocated_at()))
+                .max(unless_future(attribute.released_time()));
         }
     }
     newest

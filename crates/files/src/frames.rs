@@ -17,20 +17,20 @@ pub const MOST_TEXT: usize = 4 << 20;
 /// Maximum bytes of text in any frame, larger than any object; longer text is an error.
 const LIMIT: usize = 64 << 20;
 /// A fast compression level that finds repeated text.
-const LEVEL: i32 = 1;
+const FAST_LEVEL: i32 = 1;
 
-/// The compression level for small frames with a dictionary. Such frames are an eighth smaller than with [`LEVEL`], and
-/// compressing one takes a few milliseconds.
+/// The compression level for small frames with a dictionary. Such frames are an eighth smaller than with
+/// [`FAST_LEVEL`], and compressing one takes a few milliseconds.
 const DICTIONARY_LEVEL: i32 = 19;
 /// Maximum bytes of text in a small frame. With the high level, each further megabyte would take a third of a second.
-const SMALL: usize = 256 << 10;
+const MAX_SMALL_TEXT: usize = 256 << 10;
 
 /// Compresses frames.
 pub struct Packer(Compressor<'static>);
 
 impl Packer {
     pub fn new() -> io::Result<Self> {
-        Compressor::new(LEVEL).map(Self)
+        Compressor::new(FAST_LEVEL).map(Self)
     }
 
     /// Like [`Self::push`], but with a `dictionary`, so repeated text takes almost no space. Decompressing the frame
@@ -41,8 +41,8 @@ impl Packer {
         text: &[u8],
         frames: &mut Vec<u8>,
     ) -> io::Result<()> {
-        let level = if text.len() > SMALL {
-            LEVEL
+        let level = if text.len() > MAX_SMALL_TEXT {
+            FAST_LEVEL
         } else {
             DICTIONARY_LEVEL
         };
@@ -87,10 +87,18 @@ fn head(length: u32, sum: u32) -> [u8; HEAD] {
 impl Head {
     /// Reads a head; `None` if the bytes are not a head.
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let number = |offset: usize| {
+            Some(u32::from_le_bytes(
+                bytes.get(offset..offset + 4)?.try_into().ok()?,
+            ))
+        };
         let length = number(8)?;
         let sum = number(12)?;
-        (bytes == head(length, sum)).then_some(Self { length, sum })
+        // The magic bytes and the checksum of the head itself must also match.
+        if bytes != head(length, sum) {
+            return None;
+        }
+        Some(Self { length, sum })
     }
 
     pub fn unpack(self, frame: &[u8]) -> io::Result<Vec<u8>> {
@@ -104,18 +112,19 @@ impl Head {
         }
         // A frame states the length of its text, since it was compressed in one piece. Text above the limit is
         // rejected.
-        let length = zstd_safe::get_frame_content_size(frame).ok().flatten();
-        let length = length
-            .filter(|length| (1..=LIMIT as u64).contains(length))
-            .ok_or_else(damaged)?;
+        let Ok(Some(length)) = zstd_safe::get_frame_content_size(frame) else {
+            return Err(damaged());
+        };
+        if !(1..=LIMIT as u64).contains(&length) {
+            return Err(damaged());
+        }
         let text = Decompressor::with_dictionary(dictionary)?
             .decompress(frame, length as usize)
             .map_err(|_| damaged())?;
-        if text.len() as u64 == length {
-            Ok(text)
-        } else {
-            Err(damaged())
+        if text.len() as u64 != length {
+            return Err(damaged());
         }
+        Ok(text)
     }
 }
 
@@ -160,7 +169,10 @@ mod tests {
         );
         assert!(after.len() < frames.len() && head.unpack(&after[HEAD..]).is_err());
         // A large object must not delay the changes after it.
-        for (length, level) in [(SMALL, DICTIONARY_LEVEL), (SMALL + 1, LEVEL)] {
+        for (length, level) in [
+            (MAX_SMALL_TEXT, DICTIONARY_LEVEL),
+            (MAX_SMALL_TEXT + 1, FAST_LEVEL),
+        ] {
             let text: Vec<u8> = (0..length as u32)
                 .map(|place| (place ^ (place >> 7)) as u8)
                 .collect();

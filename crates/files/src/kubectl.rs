@@ -65,40 +65,46 @@ pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// If a file cannot be read, is cut off or lacks pages of a list, or if no file has Calico objects.
 pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
-    let mut order = Vec::new();
+    let mut source_order = Vec::new();
     let Seen {
-        sources: seen,
+        sources,
         kinds,
         is_native,
     } = for_each_object(files, |kind, object| {
-        if order.last() != Some(&kind.source) {
-            order.push(kind.source);
+        if source_order.last() != Some(&kind.source) {
+            source_order.push(kind.source);
         }
         kind.add(&mut snapshot, object, Encoding::Json);
     })?;
-    // kubectl prints the kinds in the order in which it has read them. If there are several files, it is unknown which
-    // one is older.
-    let place = |source| order.iter().position(|known| *known == source);
-    let places = place(Source::Blocks).zip(place(Source::Pods));
-    snapshot.blocks_before_pods = files.len() == 1 && places.is_some_and(|(blocks, pods)| blocks < pods);
-    if seen.iter().all(|source| NOT_CALICO_SOURCES.contains(source)) {
+    if sources.iter().all(|source| NOT_CALICO_SOURCES.contains(source)) {
         return Err(Error::new(location, FileError::NoObjects));
     }
     snapshot.datastore = DatastoreKind::Kubernetes;
     snapshot.is_native = is_native;
     mark_virtual_affinities(&mut snapshot);
-    snapshot.mark_read(seen.iter().copied());
-    if seen.contains(&Source::Machines) && !MACHINES.iter().all(|kind| kinds.contains(kind)) {
+
+    // kubectl prints the kinds in the order in which it has read them. If there are several files, it is unknown which
+    // one is older.
+    let position = |source| source_order.iter().position(|other| *other == source);
+    if files.len() == 1
+        && let Some(blocks) = position(Source::Blocks)
+        && let Some(pods) = position(Source::Pods)
+    {
+        snapshot.blocks_before_pods = blocks < pods;
+    }
+
+    snapshot.mark_read(sources.iter().copied());
+    if sources.contains(&Source::Machines) && !MACHINES.iter().all(|kind| kinds.contains(kind)) {
         // The existing machines are known only if the files contain both kinds.
         snapshot
             .coverage
             .insert(Source::Machines, Coverage::Skipped(WhySkipped::NotInFile));
     }
-    if seen.contains(&Source::Pools) {
+    if sources.contains(&Source::Pools) {
         snapshot.mark_read(MAY_BE_EMPTY);
     }
     skip(&mut snapshot, Source::Endpoints, WhySkipped::PodsInstead);
-    for source in sources() {
+    for source in self::sources() {
         skip(&mut snapshot, source, WhySkipped::NotInFile);
     }
     Ok(snapshot)
@@ -107,20 +113,18 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
 /// Marks virtual affinities in lists from Calico's aggregated API, which omits the type. If there is no label either,
 /// the block's owner shows which affinities are virtual.
 fn mark_virtual_affinities(snapshot: &mut Snapshot) {
-    let owners = snapshot
-        .blocks
-        .iter()
-        .filter_map(|block| match block.value.content.owner()? {
-            BlockOwner::Virtual(name) => Some((block.value.key, name.as_str())),
-            _ => None,
-        });
-    let owners: HashMap<IpNet, &str> = owners.collect();
+    let mut virtual_owners: HashMap<IpNet, &str> = HashMap::new();
+    for block in &snapshot.blocks {
+        if let Some(BlockOwner::Virtual(name)) = block.value.content.owner() {
+            virtual_owners.insert(block.value.key, name.as_str());
+        }
+    }
     for affinity in &mut snapshot.affinities {
-        let is_labelled = matches!(&affinity.revision,
+        let has_label = matches!(&affinity.revision,
             Revision::Kubernetes(version) if version.labels.contains_key(AFFINITY_TYPE));
         let key = &mut affinity.value.key;
-        let is_owners = owners.get(&key.cidr).is_some_and(|owner| **owner == *key.node);
-        if key.kind == AffinityType::Host && !is_labelled && is_owners {
+        let is_of_owner = virtual_owners.get(&key.cidr) == Some(&key.node.as_str());
+        if key.kind == AffinityType::Host && !has_label && is_of_owner {
             key.kind = AffinityType::Virtual;
         }
     }
@@ -140,11 +144,11 @@ pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>
 fn for_each_object(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> {
     let mut reader = Reader {
         take,
-        known: HashSet::new(),
+        read: HashSet::new(),
         seen: Seen::default(),
     };
     for path in files {
-        reader.file(path).map_err(|kind| Error::new(path, kind))?;
+        reader.read_file(path).map_err(|kind| Error::new(path, kind))?;
     }
     Ok(reader.seen)
 }
@@ -191,7 +195,7 @@ pub(crate) fn sources() -> impl Iterator<Item = Source> {
 struct Reader<F> {
     take: F,
     /// Kind, namespace and name of the objects that were read.
-    known: HashSet<String>,
+    read: HashSet<String>,
     seen: Seen,
 }
 
@@ -229,24 +233,28 @@ struct Name {
 }
 
 impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
-    fn file(&mut self, path: &Path) -> Result<(), FileError> {
-        let Some(list) = self.pass(path, None)? else {
+    fn read_file(&mut self, path: &Path) -> Result<(), FileError> {
+        let Some(list_type) = self.read_once(path, None)? else {
             return Ok(());
         };
         // Programs that sort fields by name write the kind of a list after its items.
-        self.pass(path, Some(&list)).map(drop)
+        self.read_once(path, Some(&list_type)).map(drop)
     }
 
-    /// Reads a file. If items were skipped because their type was not known yet, returns the type that the list names
-    /// after the items.
-    fn pass(&mut self, path: &Path, known: Option<&TypeMeta>) -> Result<Option<TypeMeta>, FileError> {
+    /// Reads a file. `list_type` is the type of the list, if it is known from an earlier read. If items were skipped
+    /// because it was not known yet, returns the type that the list names after the items.
+    fn read_once(
+        &mut self,
+        path: &Path,
+        list_type: Option<&TypeMeta>,
+    ) -> Result<Option<TypeMeta>, FileError> {
         let damaged = |error: DecodeError| FileError::Objects(error.to_string());
         let mut file = regular::open(path)?;
         let mut list = JsonList::default();
         let mut piece = vec![0; PIECE];
         let mut items = Vec::new();
         let mut count = 0u64;
-        let mut nameless = false;
+        let mut has_untyped_items = false;
         loop {
             let len = file.read(&mut piece)?;
             if len == 0 {
@@ -255,20 +263,25 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
             list.feed(&piece[..len], &mut |item| items.push(item.to_vec()))
                 .map_err(damaged)?;
             count += items.len() as u64;
-            let before = outer(list.envelope_so_far());
+            let type_so_far = type_before_items(list.envelope_so_far());
             for item in items.drain(..) {
-                nameless |= !self.object(&item, known.or(before.as_ref()));
+                let has_type = self.read_object(&item, list_type.or(type_so_far.as_ref()));
+                has_untyped_items |= !has_type;
             }
         }
+
         let envelope = serde_json::from_slice::<TypeMeta>(list.envelope_so_far());
         if count == 0
             && let Ok(single) = &envelope
             && !single.kind.ends_with("List")
         {
+            // The file has a single object instead of a list.
             let object = list.envelope_so_far().to_vec();
-            self.object(&object, None);
+            let no_list = None;
+            self.read_object(&object, no_list);
             return Ok(None);
         }
+
         let meta = list.finish().map_err(damaged)?;
         let Ok(envelope) = envelope else { return Ok(None) };
         // A list of one kind, as printed by the API server, also proves that there are no more objects of the kind.
@@ -280,20 +293,24 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
             self.seen.add(kind, &envelope.api_version);
         }
         // Objects on the next page would count as missing. A list without a kind can contain any objects.
-        if !meta.is_last() && (kind.is_some() || ["", "List"].contains(&envelope.kind.as_str())) {
+        let may_have_any_objects = ["", "List"].contains(&envelope.kind.as_str());
+        if !meta.is_last() && (kind.is_some() || may_have_any_objects) {
             return Err(FileError::ObjectsMissing {
                 kind: envelope.kind,
                 remaining: meta.remaining,
             });
         }
-        Ok(Some(envelope).filter(|_| nameless && kind.is_some() && known.is_none()))
+        if has_untyped_items && kind.is_some() && list_type.is_none() {
+            return Ok(Some(envelope));
+        }
+        Ok(None)
     }
 
     /// Reads an object of a known kind; returns false if neither the object nor the list names a kind.
-    fn object(&mut self, json: &[u8], of_list: Option<&TypeMeta>) -> bool {
+    fn read_object(&mut self, json: &[u8], list_type: Option<&TypeMeta>) -> bool {
         // An undecodable object has no known kind.
         let mut object: TypeMeta = serde_json::from_slice(json).unwrap_or_default();
-        if let Some(list) = of_list
+        if let Some(list) = list_type
             && object.kind.is_empty()
         {
             object.kind = list.kind.trim_end_matches("List").to_owned();
@@ -308,8 +325,8 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
             "{}/{}/{}",
             kind.plural, object.metadata.namespace, object.metadata.name
         );
-        let is_new = self.known.insert(name);
-        if is_new {
+        let is_first = self.read.insert(name);
+        if is_first {
             (self.take)(kind, json);
         }
         true
@@ -317,10 +334,13 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
 }
 
 /// A list's kind and version, for items that have none; `None` if the list names them after its items.
-fn outer(envelope: &[u8]) -> Option<TypeMeta> {
-    let whole = serde_json::from_slice(envelope).ok();
+fn type_before_items(envelope: &[u8]) -> Option<TypeMeta> {
+    if let Ok(list_type) = serde_json::from_slice(envelope) {
+        return Some(list_type);
+    }
     // The text up to the array of items, once closed, is a complete object.
-    whole.or_else(|| serde_json::from_slice(&[envelope, b"]}"].concat()).ok())
+    let closed = [envelope, b"]}"].concat();
+    serde_json::from_slice(&closed).ok()
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@ use std::path::Path;
 
 /// The folder of a file; `.` for a bare name.
 pub fn folder_of(file: &Path) -> &Path {
-    file.parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
 }
 
 /// Opens a file that the user named.
@@ -107,7 +108,10 @@ mod system {
         if metadata.uid() != geteuid().as_raw() {
             return Some("it belongs to another user");
         }
-        (metadata.mode() & OTHERS_WRITE != 0).then_some("others may write to it: chmod go-w")
+        if metadata.mode() & OTHERS_WRITE != 0 {
+            return Some("others may write to it: chmod go-w");
+        }
+        None
     }
 
     pub(super) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {

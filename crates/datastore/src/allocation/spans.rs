@@ -17,10 +17,11 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    fn of(text: String) -> Self {
+    /// The span of the keys that start with `beginning`.
+    fn of_beginning(beginning: String) -> Self {
         Self {
-            first: text.clone(),
-            last: text,
+            first: beginning.clone(),
+            last: beginning,
         }
     }
 }
@@ -29,12 +30,14 @@ impl Span {
 pub(crate) fn spans(net: IpNet) -> Vec<Span> {
     match net {
         IpNet::V4(net) => {
-            let several = net.subnets(SHARED_V4.max(net.prefix_len())).into_iter().flatten();
-            several
-                .map(|net| Span::of(beginning(&net.network().to_string())))
-                .collect()
+            let mut spans = Vec::new();
+            for subnet in net.subnets(SHARED_V4.max(net.prefix_len())).into_iter().flatten() {
+                let [first, second, third, _] = subnet.network().octets();
+                spans.push(Span::of_beginning(format!("{first}.{second}.{third}.")));
+            }
+            spans
         }
-        IpNet::V6(net) => v6(net.network(), net.broadcast()),
+        IpNet::V6(net) => v6_spans(net.network(), net.broadcast()),
     }
 }
 
@@ -43,50 +46,50 @@ pub(crate) fn spans(net: IpNet) -> Vec<Span> {
 pub(crate) fn beginnings(pool: IpNet) -> Vec<String> {
     match pool {
         IpNet::V4(pool) => {
-            let octets = if pool.prefix_len() <= 8 { 1 } else { 2 };
-            let prefix_len = pool.prefix_len().max(8 * octets);
+            let is_large = pool.prefix_len() <= 8;
+            let shared_bits = if is_large { 8 } else { 16 };
+            let prefix_len = pool.prefix_len().max(shared_bits);
             let mut beginnings = Vec::new();
             for network in pool.subnets(prefix_len).into_iter().flatten() {
                 let [first, second, ..] = network.network().octets();
-                beginnings.push(match octets {
-                    1 => format!("{first}."),
-                    _ => format!("{first}.{second}."),
+                beginnings.push(if is_large {
+                    format!("{first}.")
+                } else {
+                    format!("{first}.{second}.")
                 });
             }
             beginnings
         }
         IpNet::V6(pool) => {
-            // The text of an address abbreviates zeros differently, depending on the numbers after them.
-            let shared = usize::from(pool.prefix_len() / 16);
-            let numbers = pool.network().segments().into_iter().take(shared);
-            let before_zero = numbers.take_while(|number| *number > 0);
-            vec![before_zero.map(|number| format!("{number:x}:")).collect()]
+            let shared_numbers = usize::from(pool.prefix_len() / 16);
+            let mut beginning = String::new();
+            for number in pool.network().segments().into_iter().take(shared_numbers) {
+                // The text of an address abbreviates zeros differently, depending on the numbers after them.
+                if number == 0 {
+                    break;
+                }
+                beginning.push_str(&format!("{number:x}:"));
+            }
+            vec![beginning]
         }
     }
 }
 
-/// Returns an IPv4 address up to and including its last dot.
-fn beginning(address: &str) -> String {
-    address
-        .rsplit_once('.')
-        .map_or(address, |(begin, _)| begin)
-        .to_owned()
-        + "."
-}
-
 /// The spans of an IPv6 block, whose addresses differ only in the last number.
-fn v6(first: Ipv6Addr, last: Ipv6Addr) -> Vec<Span> {
-    if first.segments()[7] != 0 {
+fn v6_spans(first: Ipv6Addr, last: Ipv6Addr) -> Vec<Span> {
+    let last_number_of_first = first.segments()[7];
+    if last_number_of_first != 0 {
         return vec![Span {
             first: format!("{first}-"),
             last: format!("{last}-"),
         }];
     }
-    let mut spans = vec![Span::of(format!("{first}-"))];
+
+    let mut spans = vec![Span::of_beginning(format!("{first}-"))];
     if first != last {
         // The text of an address abbreviates its zeros differently if its last number is 0.
-        let one = Ipv6Addr::from(u128::from(first) + 1).to_string();
-        let shared = one.trim_end_matches('1').to_owned();
+        let second = Ipv6Addr::from(u128::from(first) + 1).to_string();
+        let shared = second.trim_end_matches('1');
         spans.push(Span {
             first: format!("{shared}1"),
             last: format!("{shared}f"),
@@ -188,7 +191,7 @@ mod tests {
     #[test]
     fn spans_have_few_keys_of_others() {
         let of = |net: &str| spans(net.parse().unwrap());
-        assert_eq!(of("10.7.4.64/26"), [Span::of("10.7.4.".into())]);
+        assert_eq!(of("10.7.4.64/26"), [Span::of_beginning("10.7.4.".into())]);
         let v6 = of("fd00::7:abc0/122");
         let pool: IpNet = "fd00::7:0/112".parse().unwrap();
         let keys = pool

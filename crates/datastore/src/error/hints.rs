@@ -94,21 +94,19 @@ fn weight(failure: &Failure) -> u8 {
 
 /// The ClusterRole rules that grant the permissions, as YAML, with a line for each rule.
 fn rules(permissions: &[Permission]) -> String {
-    let line = |Rule {
-                    group,
-                    resources,
-                    verbs,
-                }: &Rule<'_>| {
-        format!(
-            "- {{apiGroups: [{group:?}], resources: {resources:?}, verbs: [{}]}}",
-            verbs.join(", ")
-        )
-    };
-    Permission::rules(permissions)
-        .iter()
-        .map(line)
-        .collect::<Vec<_>>()
-        .join("\n")
+    let mut lines = Vec::new();
+    for Rule {
+        group,
+        resources,
+        verbs,
+    } in Permission::rules(permissions)
+    {
+        let verbs = verbs.join(", ");
+        lines.push(format!(
+            "- {{apiGroups: [{group:?}], resources: {resources:?}, verbs: [{verbs}]}}"
+        ));
+    }
+    lines.join("\n")
 }
 
 /// Suggests reading a snapshot of an etcd that cannot be read itself.

@@ -114,25 +114,34 @@ pub struct Rule<'a> {
 impl Permission {
     /// The rules that grant the given permissions, ordered by group.
     pub fn rules(permissions: &[Self]) -> Vec<Rule<'_>> {
-        let mut verbs: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+        let mut verbs_by_resource: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
         for Self {
             group,
             resource,
             verb,
         } in permissions
         {
-            verbs.entry((group, resource)).or_default().push(verb);
+            verbs_by_resource.entry((group, resource)).or_default().push(verb);
         }
-        let mut rules: BTreeMap<(&str, Vec<&str>), Vec<&str>> = BTreeMap::new();
-        for ((group, resource), verbs) in verbs {
-            rules.entry((group, verbs)).or_default().push(resource);
+
+        // Resources of a group with the same verbs share a rule.
+        let mut resources_by_verbs: BTreeMap<(&str, Vec<&str>), Vec<&str>> = BTreeMap::new();
+        for ((group, resource), verbs) in verbs_by_resource {
+            resources_by_verbs
+                .entry((group, verbs))
+                .or_default()
+                .push(resource);
         }
-        let rule = |((group, verbs), resources)| Rule {
-            group,
-            resources,
-            verbs,
-        };
-        rules.into_iter().map(rule).collect()
+
+        let mut rules = Vec::new();
+        for ((group, verbs), resources) in resources_by_verbs {
+            rules.push(Rule {
+                group,
+                resources,
+                verbs,
+            });
+        }
+        rules
     }
 }
 
@@ -225,19 +234,20 @@ fn tries(tried: &[Tried]) -> String {
 
 /// Formats permissions on one line: `get, list nodes, pods; get ipamblocks (crd.projectcalico.org)`.
 fn missing_rules(permissions: &[Permission]) -> String {
-    let rule = |Rule {
-                    group,
-                    resources,
-                    verbs,
-                }: &Rule<'_>| {
-        let group = if group.is_empty() {
-            String::new()
-        } else {
-            format!(" ({group})")
-        };
-        format!("{} {}{group}", verbs.join(", "), resources.join(", "))
-    };
-    joined(Permission::rules(permissions).iter().map(rule), "; ")
+    let mut texts = Vec::new();
+    for Rule {
+        group,
+        resources,
+        verbs,
+    } in Permission::rules(permissions)
+    {
+        let mut text = format!("{} {}", verbs.join(", "), resources.join(", "));
+        if !group.is_empty() {
+            text.push_str(&format!(" ({group})"));
+        }
+        texts.push(text);
+    }
+    texts.join("; ")
 }
 
 #[cfg(test)]

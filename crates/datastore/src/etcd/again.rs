@@ -28,10 +28,11 @@ pub(crate) async fn reread(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Re
 async fn read_at_one_revision(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     let ranges: Vec<Range> = keys.iter().map(|key| Range::key(key.to_string())).collect();
     let mut parts = ranges.chunks(MAX_OPERATIONS);
-    let (revision, mut snapshot) = match parts.next() {
-        Some(first) => read(Arc::clone(client), first.to_vec()).await?,
-        None => (0, Snapshot::default()),
-    };
+    let mut revision = 0;
+    let mut snapshot = Snapshot::default();
+    if let Some(first) = parts.next() {
+        (revision, snapshot) = read(Arc::clone(client), first.to_vec()).await?;
+    }
     let taken_at = crate::clock::now();
 
     let mut requests = Vec::new();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use calipam_assign::{Entry, Query, Record, StoreError, Swap, blocks_holding_elsewhere};
+use calipam_assign::{Entry, Query, StoreError, Swap, blocks_holding_elsewhere};
 use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot};
@@ -26,7 +26,7 @@ use crate::retries::{ALLOCATIONS, Retries};
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Maximum number of keys to read in a span. Only a span in which most keys are not wanted has more.
-const MOST_IN_SPAN: i64 = 1_000;
+const MAX_KEYS_IN_SPAN: i64 = 1_000;
 
 #[derive(Debug)]
 pub(crate) struct EtcdStore {
@@ -42,7 +42,7 @@ impl EtcdStore {
 
     /// Reads the keys of all blocks and selects the wanted ones, since the query's ranges contain too many unwanted
     /// keys.
-    async fn filtered(&self, query: &Query) -> Result<Vec<Entry>, StoreError> {
+    async fn read_filtered(&self, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let all_keys = Range::prefix(&query.path()).keys_only();
         let mut entries = Vec::new();
         for answer in self.get(&[all_keys]).await? {
@@ -58,24 +58,29 @@ impl EtcdStore {
         loop {
             let client = self.connection.current();
             let what = "the data for an allocation";
-            let late = || client.error(what, Cause::TimedOut(READ_TIMEOUT.as_secs()).into());
-            match tokio::time::timeout(READ_TIMEOUT, client.get(ranges, what)).await {
+            let error = match tokio::time::timeout(READ_TIMEOUT, client.get(ranges, what)).await {
                 Ok(Ok(answers)) => return Ok(answers.ranges),
-                Ok(Err(error)) => retries.wait(error).await.map_err(unavailable)?,
-                Err(_) if client.has_other_endpoints() => retries.wait(late()).await.map_err(unavailable)?,
-                Err(_) => return Err(unavailable(late())),
-            }
+                Ok(Err(error)) => error,
+                Err(_) => {
+                    let timed_out = Cause::TimedOut(READ_TIMEOUT.as_secs());
+                    let error = client.error(what, timed_out.into());
+                    if !client.has_other_endpoints() {
+                        return Err(unavailable(error));
+                    }
+                    error
+                }
+            };
+            retries.wait(error).await.map_err(unavailable)?;
+
             // Fails if no endpoint answers, since a retry would then be pointless.
             self.connection.replace(&client).await.map_err(unavailable)?;
         }
     }
 
+    /// The error for a change that is not sent.
     fn refused(&self, reason: &str) -> StoreError {
-        unavailable(
-            self.connection
-                .current()
-                .write_error("a record", Failure::Other(reason.to_owned())),
-        )
+        let client = self.connection.current();
+        unavailable(client.write_error("a record", Failure::Other(reason.to_owned())))
     }
 }
 
@@ -98,10 +103,11 @@ impl Records for EtcdStore {
         let mut answers = answers.iter();
         for (query, ranges) in queries.iter().zip(ranges_of_queries) {
             let answers_of_query = answers.by_ref().take(ranges.len());
+            // None if one of the answers is incomplete.
             let decoded: Option<Vec<_>> = answers_of_query.map(|answer| decode(query, answer)).collect();
             entries.push(match decoded {
                 Some(decoded) => decoded.concat(),
-                None => self.filtered(query).await?,
+                None => self.read_filtered(query).await?,
             });
         }
         Ok(entries)
@@ -116,37 +122,46 @@ impl Records for EtcdStore {
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
         let path = key.to_string();
-        let before = match &swap.read {
+        let expected_revision = match &swap.read {
             None => 0,
             // Revision 0 would match an absent key.
             Some(Revision::Etcd(revision)) if *revision > 0 => *revision,
             Some(other) => return Err(self.refused(&format!("{other} is not an etcd revision"))),
         };
-        let change = match swap.after().map(Record::encode) {
+        let change = match swap.after() {
             None => TxnOp::delete(path.as_str(), None),
-            Some(Some(value)) => TxnOp::put(path.as_str(), value, None),
-            Some(None) => return Err(self.refused("records of this kind are never written")),
+            Some(record) => {
+                let Some(value) = record.encode() else {
+                    return Err(self.refused("records of this kind are never written"));
+                };
+                TxnOp::put(path.as_str(), value, None)
+            }
         };
-        let compare = Compare::mod_revision(path.as_str(), CompareOp::Equal, before);
-        let look = TxnOp::get(path.as_str(), Some(GetOptions::new().with_keys_only()));
-        let transaction = Txn::new().when([compare]).and_then([change]).or_else([look]);
+        let compare = Compare::mod_revision(path.as_str(), CompareOp::Equal, expected_revision);
+        // Tells a changed key from a deleted one.
+        let get_key = TxnOp::get(path.as_str(), Some(GetOptions::new().with_keys_only()));
+        let transaction = Txn::new().when([compare]).and_then([change]).or_else([get_key]);
 
         // After a failure, the next request, such as one that undoes earlier writes, is sent to an endpoint that
         // answers.
         let write = |client: Arc<EtcdClient>| async move { client.write(transaction, &path).await };
         let response = self.connection.ask(write).await.map_err(unavailable)?;
         if response.succeeded() {
-            return Ok(Revision::Etcd(
-                response.header().map_or(0, |header| header.revision()),
-            ));
+            let revision = response.header().map_or(0, |header| header.revision());
+            return Ok(Revision::Etcd(revision));
         }
-        let is_there =
-            |answer: &TxnOpResponse| matches!(answer, TxnOpResponse::Get(found) if !found.kvs().is_empty());
-        Err(match &swap.read {
-            None => StoreError::Exists(key),
-            Some(_) if response.op_responses().iter().any(is_there) => StoreError::Conflict(key),
-            Some(_) => StoreError::NotFound(key),
-        })
+
+        if swap.read.is_none() {
+            return Err(StoreError::Exists(key));
+        }
+        for answer in response.op_responses() {
+            if let TxnOpResponse::Get(found) = answer
+                && !found.kvs().is_empty()
+            {
+                return Err(StoreError::Conflict(key));
+            }
+        }
+        Err(StoreError::NotFound(key))
     }
 }
 
@@ -159,8 +174,12 @@ fn ranges(query: &Query) -> Vec<Range> {
         Query::Get(_) => ranges.push(Range::key(path)),
         Query::BlockKey(_) => ranges.push(Range::key(path).keys_only()),
         Query::BlockKeys(pools) | Query::BlockRevisions(pools) => {
-            let beginnings: BTreeSet<String> = pools.iter().flat_map(|pool| beginnings(*pool)).collect();
-            for begin in beginnings {
+            // A set, since pools can have beginnings in common.
+            let mut all_beginnings: BTreeSet<String> = BTreeSet::new();
+            for pool in pools {
+                all_beginnings.extend(beginnings(*pool));
+            }
+            for begin in all_beginnings {
                 ranges.push(Range::prefix(&format!("{path}{begin}")).keys_only());
             }
             for pool in pools {
@@ -170,7 +189,7 @@ fn ranges(query: &Query) -> Vec<Range> {
         Query::Overlapping(cidr) => {
             for Span { first, last } in spans(*cidr) {
                 let span = Range::span(format!("{path}{first}"), &format!("{path}{last}"));
-                ranges.push(span.with_limit(MOST_IN_SPAN).keys_only());
+                ranges.push(span.with_limit(MAX_KEYS_IN_SPAN).keys_only());
             }
             ranges.extend(blocks_holding_elsewhere(*cidr).map(block_key));
         }
@@ -186,13 +205,20 @@ fn ranges(query: &Query) -> Vec<Range> {
 /// The records in an answer; `None` if the answer is incomplete because of its limit. Like Calico's lists, omits keys
 /// that do not have the form of an object's key.
 fn decode(query: &Query, answer: &GetResponse) -> Option<Vec<Entry>> {
-    let records = entries(answer).filter_map(|entry| {
-        let key = Key::parse(std::str::from_utf8(entry.key).ok()?).ok()??;
-        let record = query.decode(&key, entry.value)?;
-        Some(Entry {
-            record,
-            revision: Revision::Etcd(entry.mod_revision),
-        })
-    });
-    (!answer.more()).then(|| records.collect())
+    if answer.more() {
+        return None;
+    }
+    let mut records = Vec::new();
+    for entry in entries(answer) {
+        if let Ok(path) = std::str::from_utf8(entry.key)
+            && let Ok(Some(key)) = Key::parse(path)
+            && let Some(record) = query.decode(&key, entry.value)
+        {
+            records.push(Entry {
+                record,
+                revision: Revision::Etcd(entry.mod_revision),
+            });
+        }
+    }
+    Some(records)
 }

@@ -32,23 +32,25 @@ async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapsh
     let mut reader = Reader {
         client,
         snapshot: Snapshot::default(),
-        revision: 0,
-        known: BTreeSet::new(),
+        revision: None,
+        read_starts: BTreeSet::new(),
     };
-    let first_keys = lookup.first_keys();
-    let first = first_keys.iter().filter_map(range_of);
-    reader.read(configuration().into_iter().chain(first)).await?;
+    let mut first_ranges = configuration();
+    first_ranges.extend(lookup.first_keys().iter().filter_map(range_of));
+    reader.read(first_ranges).await?;
     let taken_at = crate::clock::now();
 
     let blocks = lookup.blocks(&reader.snapshot);
-    reader.read(blocks.iter().filter_map(range_of)).await?;
+    reader.read(blocks.iter().filter_map(range_of).collect()).await?;
 
     let named = lookup.named(&reader.snapshot);
-    let objects = named.keys.iter().filter_map(range_of);
-    reader.read(objects.chain(named_endpoints(&named))).await?;
+    let mut named_ranges: Vec<Range> = named.keys.iter().filter_map(range_of).collect();
+    named_ranges.extend(named_endpoints(&named));
+    reader.read(named_ranges).await?;
 
     let mut snapshot = reader.snapshot;
-    snapshot.set_origin(redact_url(client.endpoint()), reader.revision, taken_at);
+    let revision = reader.revision.unwrap_or_default();
+    snapshot.set_origin(redact_url(client.endpoint()), revision, taken_at);
     snapshot.mark_read(ETCD_SOURCES);
     snapshot.mark_partial(PARTLY_READ_SOURCES);
     Ok(snapshot)
@@ -58,28 +60,28 @@ async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapsh
 struct Reader<'c> {
     client: &'c EtcdClient,
     snapshot: Snapshot,
-    revision: i64,
-    known: BTreeSet<Vec<u8>>,
+    /// The revision of all reads; `None` before the first request.
+    revision: Option<i64>,
+    /// The start keys of the ranges that were read.
+    read_starts: BTreeSet<Vec<u8>>,
 }
 
 impl Reader<'_> {
     /// Adds the objects of these ranges, without those that were read before. The first request fixes the revision.
-    async fn read(&mut self, ranges: impl Iterator<Item = Range>) -> Result<()> {
+    async fn read(&mut self, ranges: Vec<Range>) -> Result<()> {
         let mut unread = Vec::new();
         for range in ranges {
-            if self.known.insert(range.start.clone()) {
+            if self.read_starts.insert(range.start.clone()) {
                 unread.push(range);
             }
         }
         for part in unread.chunks(MAX_OPERATIONS) {
-            let mut pinned = part.to_vec();
-            if self.revision != 0 {
-                pinned = pinned.into_iter().map(|range| range.at(self.revision)).collect();
-            }
-            let answers = self.client.get(&pinned, "the related objects").await?;
-            if self.revision == 0 {
-                self.revision = answers.revision;
-            }
+            let ranges_then: Vec<Range> = match self.revision {
+                Some(revision) => part.iter().map(|range| range.clone().at(revision)).collect(),
+                None => part.to_vec(),
+            };
+            let answers = self.client.get(&ranges_then, "the related objects").await?;
+            self.revision.get_or_insert(answers.revision);
             for entry in answers.entries() {
                 self.snapshot
                     .add_entry(entry.key, entry.value, entry.mod_revision);
@@ -97,12 +99,13 @@ pub(crate) fn named_endpoints(named: &NamedKeys) -> Vec<Range> {
     for namespace in &named.namespaces {
         for node in &nodes {
             // The endpoint's name up to the pod.
-            let name = endpoint_name(node, "k8s", "", "");
-            let begin = name.trim_end_matches('-');
+            let name_without_pod = endpoint_name(node, "k8s", "", "");
+            let begin = name_without_pod.trim_end_matches('-');
             ranges.push(Range::prefix(&format!("{ENDPOINT_PREFIX}{namespace}/{begin}")));
         }
     }
     for pod in &named.endpoints {
+        // The endpoint may already be in one of the ranges above.
         let is_covered = named.namespaces.contains(&pod.namespace) && nodes.contains(&pod.node.as_str());
         if !is_covered {
             ranges.push(endpoints_of(pod));
@@ -113,9 +116,13 @@ pub(crate) fn named_endpoints(named: &NamedKeys) -> Vec<Range> {
 
 /// The range of a key, if it is in etcd.
 pub(crate) fn range_of(key: &Key) -> Option<Range> {
-    (!is_in_kubernetes(key)).then(|| Range::key(key.to_string()))
+    if is_in_kubernetes(key) {
+        return None;
+    }
+    Some(Range::key(key.to_string()))
 }
 
+/// The range of a pod's workload endpoints.
 pub(crate) fn endpoints_of(pod: &PodOnNode) -> Range {
     let name = endpoint_name(&pod.node, "k8s", &pod.pod, "");
     Range::prefix(&format!("{ENDPOINT_PREFIX}{}/{name}", pod.namespace)).with_limit(MAX_INTERFACES)

@@ -26,16 +26,7 @@ pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WholeReadRe
         .version()
         .await
         .map_err(|error| WholeReadReason::CannotWatch(error.to_string()))?;
-    let mut numbers = version
-        .split('.')
-        .map(|number| number.parse::<u32>().unwrap_or_default());
-    let [major, minor, patch] = [(); 3].map(|()| numbers.next().unwrap_or_default());
-    let is_exact = match (major, minor) {
-        (3, 4) => patch >= 25,
-        (3, 5) => patch >= 8,
-        later => later >= (3, 6),
-    };
-    if is_exact {
+    if reports_progress_exactly(&version) {
         return Ok(());
     }
     let reason = format!(
@@ -44,46 +35,62 @@ pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WholeReadRe
     Err(WholeReadReason::CannotWatch(reason))
 }
 
+/// True if an etcd of this version, such as `3.5.8`, never reports the end of the changes too early.
+fn reports_progress_exactly(version: &str) -> bool {
+    let mut numbers = [0; 3];
+    for (number, text) in numbers.iter_mut().zip(version.split('.')) {
+        *number = text.parse::<u32>().unwrap_or_default();
+    }
+    match numbers {
+        [3, 4, patch] => patch >= 25,
+        [3, 5, patch] => patch >= 8,
+        [major, minor, _] => (major, minor) >= (3, 6),
+    }
+}
+
 /// The changes after a position up to `newest`. etcd must first report the last known change again, as proof that its
 /// history is the same.
 pub(crate) async fn since(
     client: &EtcdClient,
-    Position {
-        revision: reached,
-        last,
-    }: Position,
+    position: Position,
     newest: i64,
 ) -> Result<Vec<Change>, Broken> {
-    let is_another = |reason: String| Err(Broken::Lost(WholeReadReason::AnotherHistory(reason)));
+    let reached = position.revision;
     if newest < reached {
-        return is_another(format!("its revision was {reached}, but is now {newest}"));
+        return another_history(format!("its revision was {reached}, but is now {newest}"));
     }
-    let known = last.map_or(reached, |(revision, _)| revision);
-    let from = known + i64::from(last.is_none());
-    if from > newest {
+    let (known_revision, first_revision) = match position.last {
+        Some((last_revision, _)) => (last_revision, last_revision),
+        None => (reached, reached + 1),
+    };
+    if first_revision > newest {
         return Ok(Vec::new());
     }
+
+    let revisions = first_revision..=newest;
     let mut changes = match client
-        .changes(&[range()], from..=newest, &ExpectedChanges::new(), "the changes")
+        .changes(&[range()], revisions, &ExpectedChanges::new(), "the changes")
         .await
     {
         Err(Error::Request {
             failure: Failure::Compacted,
             ..
-        }) => {
-            return Err(Broken::Lost(WholeReadReason::Compacted));
-        }
+        }) => return Err(Broken::Lost(WholeReadReason::Compacted)),
         changes => changes?,
     };
-    if let Some((revision, own)) = last
-        && !changes
-            .iter()
-            .any(|change| change.revision == revision && checksum(change) == own)
-    {
-        return is_another(format!("revision {revision} has other content than before"));
+
+    if let Some((last_revision, last_checksum)) = position.last {
+        let mut of_last_revision = changes.iter().filter(|change| change.revision == last_revision);
+        if !of_last_revision.any(|change| checksum(change) == last_checksum) {
+            return another_history(format!("revision {last_revision} has other content than before"));
+        }
     }
-    changes.retain(|change| change.revision > known && is_read(&change.key));
+    changes.retain(|change| change.revision > known_revision && is_read(&change.key));
     Ok(changes)
+}
+
+fn another_history<T>(reason: String) -> Result<T, Broken> {
+    Err(Broken::Lost(WholeReadReason::AnotherHistory(reason)))
 }
 
 /// The changes in etcd after a position.
@@ -94,8 +101,8 @@ struct EtcdChanges {
 
 /// Follows etcd's changes after a position.
 pub(super) async fn begin(client: &Arc<EtcdClient>, from: Positions) -> Result<Box<dyn Changes>> {
-    if let Err(why) = require_exact(client).await {
-        return Err(client.error("its changes", Failure::Other(why.to_string())));
+    if let Err(reason) = require_exact(client).await {
+        return Err(client.error("its changes", Failure::Other(reason.to_string())));
     }
     let position = from.get(KIND).copied().unwrap_or_default();
     Ok(Box::new(EtcdChanges {
@@ -108,11 +115,11 @@ pub(super) async fn begin(client: &Arc<EtcdClient>, from: Positions) -> Result<B
 impl Changes for EtcdChanges {
     /// Waits for a change for some time, and returns the changes up to the newest revision.
     async fn reported(&mut self) -> Result<Reported, Broken> {
-        let from = self.position;
-        if from.last.is_none() {
+        let before = self.position;
+        if before.last.is_none() {
             let watched = range();
-            let next = self.client.next_change(&watched, from.revision);
-            if let Ok(changed) = timeout(IDLE_INTERVAL, next).await {
+            let next_change = self.client.next_change(&watched, before.revision);
+            if let Ok(changed) = timeout(IDLE_INTERVAL, next_change).await {
                 changed?;
                 // Changes that belong together arrive together.
                 sleep(GROUPING_INTERVAL).await;
@@ -121,10 +128,10 @@ impl Changes for EtcdChanges {
 
         let probe = [Range::key(PROBE).keys_only()];
         let newest: Answers = self.client.get(&probe, "its newest revision").await?;
-        if Position::at(newest.revision) == from {
+        if Position::at(newest.revision) == before {
             return Ok(Reported::default());
         }
-        let changes = since(&self.client, from, newest.revision).await?;
+        let changes = since(&self.client, before, newest.revision).await?;
         self.position = Position::at(newest.revision);
         Ok(Reported {
             reached: [(KIND.to_owned(), newest.revision)].into(),

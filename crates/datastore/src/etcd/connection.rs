@@ -43,7 +43,7 @@ impl Connection {
 
     /// Reconnects, unless `broken` has already been replaced.
     pub(crate) async fn replace(&self, broken: &Arc<EtcdClient>) -> Result<()> {
-        let _one = self.connecting.lock().await;
+        let _reconnecting = self.connecting.lock().await;
         if Arc::ptr_eq(&self.current(), broken) {
             let client = broken.again().await?;
             *lock(&self.current) = client;

@@ -30,6 +30,7 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) struct EtcdFeed {
     client: Arc<EtcdClient>,
     followed: Point,
+    /// Changes that have not been applied.
     news: Option<News>,
 }
 
@@ -54,12 +55,12 @@ impl Feed for EtcdFeed {
     /// Waits for a change, or until etcd turns out to have another history, which a watch does not reveal.
     async fn wait(&mut self) -> Result<()> {
         loop {
-            let changes = range();
-            let changed = self.client.next_change(&changes, self.revision());
-            if let Ok(changed) = timeout(IDLE_INTERVAL, changed).await {
-                return changed;
+            let watched = range();
+            let next_change = self.client.next_change(&watched, self.revision());
+            if let Ok(result) = timeout(IDLE_INTERVAL, next_change).await {
+                return result;
             }
-            match news(&self.client, &self.followed).await? {
+            match read_news(&self.client, &self.followed).await? {
                 Ok(news) if !news.keys.is_empty() => return Ok(()),
                 Err(WholeReadReason::AnotherHistory(_)) => return Ok(()),
                 _ => {}
@@ -73,14 +74,20 @@ impl Feed for EtcdFeed {
     }
 
     async fn news(&mut self) -> Result<OrWholeRead<usize>> {
-        let news = news(&self.client, &self.followed).await?;
-        Ok(news.map(|news| self.news.insert(news).keys.len()))
+        let news = match read_news(&self.client, &self.followed).await? {
+            Ok(news) => news,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let changed = news.keys.len();
+        self.news = Some(news);
+        Ok(Ok(changed))
     }
 
     fn apply(&mut self, snapshot: &mut Snapshot) -> Changed {
-        self.news
-            .take()
-            .map_or_else(Changed::default, |news| news.apply(snapshot, &mut self.followed))
+        match self.news.take() {
+            Some(news) => news.apply(snapshot, &mut self.followed),
+            None => Changed::default(),
+        }
     }
 }
 
@@ -182,37 +189,40 @@ pub(super) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Re
     let collect = |_: &Start| Ok(CollectorWithLastWrite::default());
     let observed = whole::observe(client, None, &Extent::Whole, collect, progress).await?;
     let start = observed.start;
-    let CollectorWithLastWrite { mut snapshot, last } = observed.collector;
+    let CollectorWithLastWrite {
+        mut snapshot,
+        last_write,
+    } = observed.collector;
     let mut followed = Point {
         identity: (start.first.cluster_id, snapshot.guid().to_owned()),
         raft_term: start.first.raft_term,
         position: Position {
             revision: start.revision,
-            ..last
+            ..last_write
         },
     };
     snapshot.set_origin(start.endpoint, start.revision, start.taken_at);
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
     snapshot.mark_read(ETCD_SOURCES);
+
     // The last write may be a deletion, which does not show in the data.
-    if let Ok(news) = news(client, &followed).await? {
+    if let Ok(news) = read_news(client, &followed).await? {
         news.apply(&mut snapshot, &mut followed);
     }
-    Ok((
-        snapshot,
-        EtcdFeed {
-            client: Arc::clone(client),
-            followed,
-            news: None,
-        },
-    ))
+
+    let feed = EtcdFeed {
+        client: Arc::clone(client),
+        followed,
+        news: None,
+    };
+    Ok((snapshot, feed))
 }
 
 /// Reads the changes after `followed`, or returns the reason why everything must be read again.
 ///
 /// # Errors
 /// If etcd cannot be reached.
-async fn news(client: &Arc<EtcdClient>, followed: &Point) -> Result<OrWholeRead<News>> {
+async fn read_news(client: &Arc<EtcdClient>, followed: &Point) -> Result<OrWholeRead<News>> {
     let information = client.cluster_information().await?;
     let taken_at = crate::clock::now();
     let now = Point {
@@ -220,29 +230,33 @@ async fn news(client: &Arc<EtcdClient>, followed: &Point) -> Result<OrWholeRead<
         raft_term: information.raft_term,
         position: Position::at(information.revision),
     };
-    let changes = changes(client, followed, &now).await;
-    Ok(changes.map(|changes| News::new(followed, changes, now, taken_at)))
+    Ok(match read_changes(client, followed, &now).await {
+        Ok(changes) => Ok(News::new(followed, changes, now, taken_at)),
+        Err(reason) => Err(reason),
+    })
 }
 
 /// Reads the changes since a point, or returns the reason why everything has to be read.
-async fn changes(client: &EtcdClient, followed: &Point, now: &Point) -> OrWholeRead<Vec<Change>> {
+async fn read_changes(client: &EtcdClient, followed: &Point, now: &Point) -> OrWholeRead<Vec<Change>> {
     followed.require_same_history(now)?;
     require_exact(client).await?;
-    match timeout(TIME_LIMIT, since(client, followed.position, now.revision())).await {
-        Ok(Ok(changes)) => Ok(changes),
-        Ok(Err(Broken::Lost(why))) => Err(why),
-        Ok(Err(Broken::Failed(error))) => Err(WholeReadReason::CannotWatch(error.to_string())),
-        Err(_) => Err(WholeReadReason::CannotWatch(
-            "etcd does not confirm that these are all changes".to_owned(),
-        )),
-    }
+
+    let changes = since(client, followed.position, now.revision());
+    let Ok(result) = timeout(TIME_LIMIT, changes).await else {
+        let reason = "etcd does not confirm that these are all changes".to_owned();
+        return Err(WholeReadReason::CannotWatch(reason));
+    };
+    result.map_err(|broken| match broken {
+        Broken::Lost(reason) => reason,
+        Broken::Failed(error) => WholeReadReason::CannotWatch(error.to_string()),
+    })
 }
 
 /// A collector that gathers a snapshot and remembers the last write.
 #[derive(Default)]
 struct CollectorWithLastWrite {
     snapshot: Snapshot,
-    last: Position,
+    last_write: Position,
 }
 
 impl Collector for CollectorWithLastWrite {
@@ -260,8 +274,8 @@ impl Collector for CollectorWithLastWrite {
             mod_revision: revision,
             ..
         } = entry;
-        if revision > chunk.last.revision {
-            chunk.last.note(&Change {
+        if revision > chunk.last_write.revision {
+            chunk.last_write.note(&Change {
                 revision,
                 key: key.to_vec(),
                 value: Some(value.to_vec()),
@@ -272,8 +286,8 @@ impl Collector for CollectorWithLastWrite {
 
     fn commit(&mut self, chunk: Self) -> Result<()> {
         self.snapshot.absorb(chunk.snapshot);
-        if chunk.last.revision > self.last.revision {
-            self.last = chunk.last;
+        if chunk.last_write.revision > self.last_write.revision {
+            self.last_write = chunk.last_write;
         }
         Ok(())
     }

@@ -16,53 +16,60 @@ use crate::etcd::again::reread;
 use crate::etcd::around::MAX_OPERATIONS;
 use crate::etcd::client::{EtcdClient, Range};
 use crate::read::names::addresses::{self, Blocks};
-use crate::read::names::page::{Names, common, few, parts, some};
-use crate::read::names::{MOST, NameKind};
+use crate::read::names::page::{Names, common_prefix, read_prefixes, read_some, select_few};
+use crate::read::names::{MAX_NAMES, NameKind};
 
+/// The begin of a range that contains all keys of a folder.
+const BEGIN_OF_ALL: &[u8] = b"";
 /// The end of a range that has none, as [`prefix_end`] returns it for the empty prefix.
 const END_OF_ALL: [u8; 1] = [0];
 
 /// Reads the names of a kind that begin with `begin`, or some of them if there are many.
 pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
-    let below = |folder: String| Keys { client, folder };
+    let keys_in = |folder: String| Keys { client, folder };
     match kind {
         NameKind::Handles => handles(client, begin).await,
-        NameKind::Pools => some(&below(format!("{RESOURCE_PREFIX}ippools/")), begin).await,
+        NameKind::Pools => read_some(&keys_in(format!("{RESOURCE_PREFIX}ippools/")), begin).await,
         NameKind::Nodes => {
-            let mut nodes = some(&below(format!("{RESOURCE_PREFIX}nodes/")), begin).await?;
-            nodes.extend(folders(&below(format!("{IPAM_PREFIX}{}/", AffinityType::Host)), begin).await?);
-            Ok(few(nodes, begin))
+            let nodes = keys_in(format!("{RESOURCE_PREFIX}nodes/"));
+            let affinities_of_nodes = keys_in(format!("{IPAM_PREFIX}{}/", AffinityType::Host));
+            let mut names = read_some(&nodes, begin).await?;
+            names.extend(read_folders(&affinities_of_nodes, begin).await?);
+            Ok(select_few(names, begin))
         }
-        NameKind::Namespaces => Ok(few(namespaces(client, begin).await?, begin)),
+        NameKind::Namespaces => Ok(select_few(namespaces(client, begin).await?, begin)),
         NameKind::Blocks => {
+            // Keys of blocks have a dash in place of the slash.
+            let begin_in_key = begin.replace('/', "-");
             let mut blocks = BTreeSet::new();
             for family in Family::BOTH {
-                blocks.extend(Cluster(client).some(&begin.replace('/', "-"), family).await?);
+                blocks.extend(Cluster(client).some_blocks(&begin_in_key, family).await?);
             }
             blocks.retain(|block| block.starts_with(begin));
             Ok(blocks)
         }
         NameKind::Addresses => addresses::names(&Cluster(client), begin).await,
-        NameKind::Pods => Ok(few(pods(client, begin).await?, begin)),
+        NameKind::Pods => Ok(select_few(pods(client, begin).await?, begin)),
         // Services are only in Kubernetes.
         NameKind::Services => Ok(BTreeSet::new()),
     }
 }
 
-async fn folders(keys: &Keys<'_>, begin: &str) -> Result<BTreeSet<String>> {
-    let found = parts(keys, begin, '/').await?;
-    Ok(found
-        .into_iter()
-        .map(|folder| folder.trim_end_matches('/').to_owned())
-        .collect())
+/// Reads the names of the folders, up to the first slash of a key, that begin with `begin`.
+async fn read_folders(keys: &Keys<'_>, begin: &str) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for folder in read_prefixes(keys, begin, '/').await? {
+        names.insert(folder.trim_end_matches('/').to_owned());
+    }
+    Ok(names)
 }
 
 /// If a family has more blocks than this, a sample of its blocks is read before handles and endpoints.
 const FEW_BLOCKS: usize = 500;
 /// Approximate number of blocks in a family's sample.
-const SAMPLE: usize = 8;
+const SAMPLE_BLOCKS: usize = 8;
 /// If the blocks in the sample have this many matching handles, the cluster has too many to read directly.
-const MANY: usize = 16;
+const MANY_HANDLES: usize = 16;
 
 /// Reads the IDs of handles that start with `begin`. etcd counts every key in a range, even if only the first hundred
 /// are requested, which takes half a second for a million keys. In a large cluster, a few blocks are therefore read
@@ -73,28 +80,30 @@ async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<Strin
         client,
         folder: HANDLE_PREFIX.to_owned(),
     };
-    let sample = sample(client).await?;
-    let mut recorded: BTreeSet<String> = BTreeSet::new();
-    for (_, id) in sound(&sample).flat_map(|block| block.handles()) {
-        let id = id.to_string();
-        if id.starts_with(begin) {
-            recorded.insert(id);
+    let sample = read_sample(client).await?;
+    let mut sampled_ids: BTreeSet<String> = BTreeSet::new();
+    for block in sound_blocks(&sample) {
+        for (_, id) in block.handles() {
+            let id = id.to_string();
+            if id.starts_with(begin) {
+                sampled_ids.insert(id);
+            }
         }
     }
-    if recorded.len() < MANY {
-        return some(&keys, begin).await;
+    if sampled_ids.len() < MANY_HANDLES {
+        return read_some(&keys, begin).await;
     }
 
-    let common_prefix = common(recorded.iter());
-    let mut ids = few(recorded, begin);
-    if common_prefix.len() > begin.len() {
+    let shared = common_prefix(sampled_ids.iter());
+    let mut ids = select_few(sampled_ids, begin);
+    if shared.len() > begin.len() {
+        let before_shared = keys.page_from(begin.as_bytes(), shared.as_bytes(), MAX_NAMES);
+        ids.extend(before_shared.await?);
+
+        let shared_end = prefix_end(shared.as_bytes());
         let end = prefix_end(begin.as_bytes());
-        let end_of_common = prefix_end(common_prefix.as_bytes());
-        ids.extend(
-            keys.from(begin.as_bytes(), common_prefix.as_bytes(), MOST)
-                .await?,
-        );
-        ids.extend(keys.from(&end_of_common, &end, MOST).await?);
+        let after_shared = keys.page_from(&shared_end, &end, MAX_NAMES);
+        ids.extend(after_shared.await?);
     }
     Ok(ids)
 }
@@ -106,24 +115,27 @@ async fn namespaces(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<St
         client,
         folder: ENDPOINT_PREFIX.to_owned(),
     };
-    let sample = sample(client).await?;
+    let sample = read_sample(client).await?;
     let mut namespaces: BTreeSet<String> = BTreeSet::new();
-    for allocation in sound(&sample).flat_map(|block| block.allocations()) {
-        let recorded = allocation.attribute.get("namespace").map(|name| name.to_string());
-        namespaces.extend(recorded.filter(|name| name.starts_with(begin)));
+    for allocation in sound_blocks(&sample).flat_map(Block::allocations) {
+        if let Some(namespace) = allocation.attribute.get("namespace")
+            && namespace.starts_with(begin)
+        {
+            namespaces.insert(namespace.to_string());
+        }
     }
     if namespaces.is_empty() {
-        return folders(&keys, begin).await;
+        return read_folders(&keys, begin).await;
     }
 
-    let mut start = begin.as_bytes().to_vec();
     let mut gaps = Vec::new();
+    let mut gap_start = begin.as_bytes().to_vec();
     for name in &namespaces {
         let folder = format!("{name}/");
-        gaps.push(keys.range(&start, folder.as_bytes(), MOST));
-        start = prefix_end(folder.as_bytes());
+        gaps.push(keys.range(&gap_start, folder.as_bytes(), MAX_NAMES));
+        gap_start = prefix_end(folder.as_bytes());
     }
-    gaps.push(keys.range(&start, &prefix_end(begin.as_bytes()), MOST));
+    gaps.push(keys.range(&gap_start, &prefix_end(begin.as_bytes()), MAX_NAMES));
 
     for part in gaps.chunks(MAX_OPERATIONS) {
         for key in keys.names(part).await? {
@@ -143,11 +155,13 @@ async fn pods(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>>
         return Ok(namespaces.into_iter().map(|name| format!("{name}/")).collect());
     };
 
-    let sample = sample(client).await?;
+    let sample = read_sample(client).await?;
     let mut pods: BTreeSet<String> = BTreeSet::new();
-    for allocation in sound(&sample).flat_map(|block| block.allocations()) {
-        let attribute = &allocation.attribute;
-        if let (Some(namespace), Some(pod)) = (attribute.get("namespace"), attribute.get("pod")) {
+    for allocation in sound_blocks(&sample).flat_map(Block::allocations) {
+        let record = allocation.attribute;
+        if let Some(namespace) = record.get("namespace")
+            && let Some(pod) = record.get("pod")
+        {
             pods.insert(format!("{namespace}/{pod}"));
         }
     }
@@ -159,7 +173,7 @@ async fn pods(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>>
         client,
         folder: format!("{ENDPOINT_PREFIX}{namespace}/"),
     };
-    for endpoint in keys.from(b"", &[0], 10 * MOST).await? {
+    for endpoint in keys.page_from(BEGIN_OF_ALL, &END_OF_ALL, 10 * MAX_NAMES).await? {
         if let Some(name) = EndpointName::parse(&endpoint)
             && name.orchestrator == "k8s"
         {
@@ -169,25 +183,28 @@ async fn pods(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>>
     Ok(pods)
 }
 
-/// A sample of the blocks; empty if the cluster has few.
-async fn sample(client: &Arc<EtcdClient>) -> Result<Snapshot> {
-    let mut blocks = BTreeSet::new();
+/// Reads a few of the blocks, from both families; none if the cluster has few blocks.
+async fn read_sample(client: &Arc<EtcdClient>) -> Result<Snapshot> {
+    let mut sample = BTreeSet::new();
     for folder in Family::BOTH.map(folder_of) {
         let keys = Keys {
             client,
             folder: folder.clone(),
+        };
+        let names = keys.page_from(BEGIN_OF_ALL, &END_OF_ALL, FEW_BLOCKS + 1).await?;
+        if names.len() <= FEW_BLOCKS {
+            continue;
         }
-        .from(b"", &END_OF_ALL, FEW_BLOCKS + 1)
-        .await?;
-        if keys.len() > FEW_BLOCKS {
-            let apart = keys.iter().step_by(keys.len() / SAMPLE);
-            blocks.extend(apart.filter_map(|key| Key::parse(&format!("{folder}{key}")).ok()?));
+        for name in names.iter().step_by(names.len() / SAMPLE_BLOCKS) {
+            if let Ok(Some(key)) = Key::parse(&format!("{folder}{name}")) {
+                sample.insert(key);
+            }
         }
     }
-    reread(client, &blocks).await
+    reread(client, &sample).await
 }
 
-fn sound(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
+fn sound_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
     snapshot
         .blocks
         .iter()
@@ -199,8 +216,9 @@ fn folder_of(family: Family) -> String {
     Query::Blocks(family).path()
 }
 
-fn block(folder: &str, key: &str) -> Option<String> {
-    match Key::parse(&format!("{folder}{key}")) {
+/// The CIDR of the block whose key is `name` in `folder`; `None` if it is not the key of a block.
+fn cidr_of_key(folder: &str, name: &str) -> Option<String> {
+    match Key::parse(&format!("{folder}{name}")) {
         Ok(Some(Key::Block(cidr))) => Some(cidr.to_string()),
         _ => None,
     }
@@ -213,25 +231,24 @@ struct Keys<'c> {
 }
 
 impl Names for Keys<'_> {
-    async fn from(&self, start: &[u8], end: &[u8], most: usize) -> Result<Vec<String>> {
-        self.names(&[self.range(start, end, most)]).await
+    async fn page_from(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<String>> {
+        self.names(&[self.range(start, end, limit)]).await
     }
 }
 
 impl Keys<'_> {
-    /// The range of the folder's keys from `start` to `end`, both without the folder. It returns at most `most` of them.
-    fn range(&self, start: &[u8], end: &[u8], most: usize) -> Range {
+    /// The range of the folder's keys from `start` to `end`, both without the folder. It returns at most `limit` of
+    /// them.
+    fn range(&self, start: &[u8], end: &[u8], limit: usize) -> Range {
         let folder = self.folder.as_bytes();
-        let in_folder = |name: &[u8]| [folder, name].concat();
-        let end = if end == END_OF_ALL {
+        let start_key = [folder, start].concat();
+        let end_key = if end == END_OF_ALL {
             prefix_end(folder)
         } else {
-            in_folder(end)
+            [folder, end].concat()
         };
-        let limit = i64::try_from(most).unwrap_or(i64::MAX);
-        Range::between(in_folder(start), end)
-            .with_limit(limit)
-            .keys_only()
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        Range::between(start_key, end_key).with_limit(limit).keys_only()
     }
 
     /// Reads ranges of the folder, and returns the rest of each key after the folder.
@@ -239,9 +256,11 @@ impl Keys<'_> {
         let answers = self.client.get(ranges, "names").await?;
         let mut names = Vec::new();
         for entry in answers.entries() {
-            let name = entry.key.strip_prefix(self.folder.as_bytes());
-            let text = name.and_then(|name| std::str::from_utf8(name).ok());
-            names.extend(text.map(str::to_owned));
+            if let Some(name) = entry.key.strip_prefix(self.folder.as_bytes())
+                && let Ok(name) = std::str::from_utf8(name)
+            {
+                names.push(name.to_owned());
+            }
         }
         Ok(names)
     }
@@ -251,14 +270,17 @@ struct Cluster<'c>(&'c Arc<EtcdClient>);
 
 impl Blocks for Cluster<'_> {
     /// Reads some of the blocks of a family whose CIDR begins with `begin`.
-    async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>> {
+    async fn some_blocks(&self, begin: &str, family: Family) -> Result<BTreeSet<String>> {
         let folder = folder_of(family);
         let keys = Keys {
             client: self.0,
             folder: folder.clone(),
         };
-        let names = some(&keys, begin).await?;
-        Ok(names.iter().filter_map(|name| block(&folder, name)).collect())
+        let names = read_some(&keys, begin).await?;
+        Ok(names
+            .iter()
+            .filter_map(|name| cidr_of_key(&folder, name))
+            .collect())
     }
 
     /// Reads the IPv4 networks with blocks that begin with `begin`, one number longer.
@@ -267,7 +289,7 @@ impl Blocks for Cluster<'_> {
             client: self.0,
             folder: folder_of(Family::V4),
         };
-        parts(&keys, begin, '.').await
+        read_prefixes(&keys, begin, '.').await
     }
 
     async fn allocated(&self, blocks: BTreeSet<Key>) -> Result<BTreeSet<String>> {

@@ -13,7 +13,7 @@ use calipam_model::snapshot::{Revision, Snapshot};
 use super::around::{MAX_OPERATIONS, endpoints_of, named_endpoints, range_of};
 use super::client::{Change, EtcdClient, ExpectedChanges, Range};
 use crate::error::{Error, Failure, Result};
-use crate::read::around::{PodOnNode, names_pod};
+use crate::read::around::names_pod;
 use crate::read::{Lookup, Past, PastSubject};
 use crate::retries::{Retries, WHOLE_READS, always_compacted};
 use crate::secret::redact_url;
@@ -58,16 +58,13 @@ pub(crate) async fn recent(client: &EtcdClient, snapshot: &Snapshot, address: Ip
         read_at: snapshot.taken_at,
         ..Past::default()
     };
-    for block in snapshot
-        .blocks
-        .iter()
-        .filter(|block| block.value.key.contains(&address))
-    {
-        let Revision::Etcd(newest) = block.revision else {
-            continue;
-        };
-        let key = Key::Block(block.value.key).to_string();
-        past.add_last_versions(client, key.as_bytes(), newest).await?;
+    for block in &snapshot.blocks {
+        if let Revision::Etcd(newest) = block.revision
+            && block.value.key.contains(&address)
+        {
+            let key = Key::Block(block.value.key).to_string();
+            past.add_last_versions(client, key.as_bytes(), newest).await?;
+        }
     }
     past.changes.sort_by_key(|change| change.revision);
     Ok(past)
@@ -78,29 +75,28 @@ impl Past {
     /// compacted, the past begins with the earliest version that was read.
     async fn add_last_versions(&mut self, client: &EtcdClient, key: &[u8], newest: i64) -> Result<()> {
         let mut revision = newest;
-        let mut is_first = false;
+        let mut has_creation = false;
         let mut newest_first = Vec::new();
-        while newest_first.len() < RECENT_VERSIONS && !is_first {
-            let found = match client
-                .get(&[Range::key(key).at(revision)], "past revisions")
-                .await
-            {
+        while newest_first.len() < RECENT_VERSIONS && !has_creation {
+            let range = Range::key(key).at(revision);
+            let answers = match client.get(&[range], "past revisions").await {
                 Err(Error::Request {
                     failure: Failure::Compacted,
                     ..
                 }) => break,
-                found => found?,
+                answers => answers?,
             };
-            let Some(entry) = found.entries().next() else {
+            let Some(entry) = answers.entries().next() else {
                 break;
             };
-            is_first = entry.version == 1;
+            has_creation = entry.version == 1;
             revision = entry.mod_revision - 1;
             newest_first.push(entry.to_owned());
         }
 
+        // Without the creation, the earliest version is the state from which the changes start.
         let mut versions = newest_first.into_iter().rev();
-        if !is_first {
+        if !has_creation {
             self.base.extend(versions.next());
         }
         for version in versions {
@@ -135,30 +131,32 @@ async fn past_once(client: &EtcdClient, subject: &PastSubject) -> Result<Past> {
         last: Vec::new(),
         requested: BTreeSet::new(),
     };
-    let mut ranges = reading.not_requested(subject.first_ranges());
+    let mut unread = reading.request(subject.first_ranges());
     let mut is_searched = false;
-    while !ranges.is_empty() {
+    while !unread.is_empty() {
         // A watch of past revisions needs a tenth of a second to start. Objects that the oldest and newest versions
         // name are therefore watched together with the requested keys. Only objects that versions in between name need
         // another watch.
         let mut watched = Vec::new();
         let mut expected = ExpectedChanges::new();
-        while !ranges.is_empty() {
-            reading.read_ends(&ranges, &mut expected).await?;
-            watched.append(&mut ranges);
-            ranges = reading.not_requested(subject.named(&reading));
+        while !unread.is_empty() {
+            reading.read_ends(&unread, &mut expected).await?;
+            watched.append(&mut unread);
+            unread = reading.request(subject.named(&reading));
+
             // The search for a pod's blocks reads all blocks, so it is done once. The search for endpoints depends on
             // the versions read so far, so it is repeated.
             let is_search_done = is_searched && matches!(subject, PastSubject::Pod(_));
-            if ranges.is_empty() && !is_search_done {
+            if unread.is_empty() && !is_search_done {
                 is_searched = true;
-                let found = reading.searched(subject).await?;
-                ranges = reading.not_requested(found);
+                let found = reading.search(subject).await?;
+                unread = reading.request(found);
             }
         }
         reading.add_changes(&watched, &expected).await?;
-        ranges = reading.not_requested(subject.named(&reading));
+        unread = reading.request(subject.named(&reading));
     }
+
     let mut past = reading.past;
     past.changes
         .sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
@@ -179,28 +177,30 @@ struct Reading<'c> {
 impl Reading<'_> {
     /// Returns the ranges that have not been requested yet, either by themselves or as part of a prefix, and notes them
     /// as requested.
-    fn not_requested(&mut self, ranges: Vec<Range>) -> Vec<Range> {
-        let mut new_ranges = Vec::new();
+    fn request(&mut self, ranges: Vec<Range>) -> Vec<Range> {
+        let mut unread = Vec::new();
         for range in ranges {
-            let before = self.requested.range(..=range.start.clone()).next_back();
-            let is_requested = before.is_some_and(|start| range.start.starts_with(start));
-            if !is_requested {
-                self.requested.insert(range.start.clone());
-                new_ranges.push(range);
+            let start_before = self.requested.range(..=range.start.clone()).next_back();
+            if let Some(start_before) = start_before
+                && range.start.starts_with(start_before)
+            {
+                continue;
             }
+            self.requested.insert(range.start.clone());
+            unread.push(range);
         }
-        new_ranges
+        unread
     }
 
     /// The keys that only a search finds, at the oldest and newest revision: endpoints that have the address, or blocks
     /// with records of the pod. An object that existed only between these revisions is found if a version of another
     /// object names it.
-    async fn searched(&self, subject: &PastSubject) -> Result<Vec<Range>> {
+    async fn search(&self, subject: &PastSubject) -> Result<Vec<Range>> {
         let mut found = Vec::new();
         for revision in [self.past.oldest, self.past.newest] {
             match subject {
                 PastSubject::Lookup(Lookup::Address(address)) => {
-                    found.extend(self.users(*address, revision).await?)
+                    found.extend(self.endpoints_with(*address, revision).await?);
                 }
                 PastSubject::Pod(pod) => found.extend(self.blocks_of_pod(pod, revision).await?),
                 _ => {}
@@ -227,22 +227,20 @@ impl Reading<'_> {
 
     /// The endpoints that have an address at a revision, among those that the address's records name, and those on a
     /// named node in a named namespace.
-    async fn users(&self, address: IpAddr, revision: i64) -> Result<Vec<Range>> {
+    async fn endpoints_with(&self, address: IpAddr, revision: i64) -> Result<Vec<Range>> {
         let named = Lookup::Address(address).named(&self.versions());
-        let has_address = |entry: &RawEntry<'_>| {
-            let mut endpoints = snapshot_of(entry).endpoints.into_iter();
-            endpoints.any(|endpoint| endpoint.value.addresses().any(|own| own == address))
-        };
-        let mut users = Vec::new();
+        let mut found = Vec::new();
         for part in named_endpoints(&named).chunks(MAX_OPERATIONS) {
             let answers = self.client.get(&ranges_at(revision, part), "endpoints").await?;
             for entry in answers.entries() {
-                if has_address(&entry) {
-                    users.push(Range::key(entry.key));
+                for endpoint in snapshot_of(&entry).endpoints {
+                    if endpoint.value.addresses().any(|own| own == address) {
+                        found.push(Range::key(entry.key));
+                    }
                 }
             }
         }
-        Ok(users)
+        Ok(found)
     }
 
     /// Reads the values at the oldest and newest revision, and adds to `expected` the changes that a watch in between
@@ -314,19 +312,19 @@ impl PastSubject {
     fn named(&self, reading: &Reading<'_>) -> Vec<Range> {
         match self {
             Self::Lookup(lookup) => {
-                let all = reading.versions();
-                let mut found = ranges(&lookup.blocks(&all));
-                found.extend(endpoints(lookup, &all));
+                let versions = reading.versions();
+                let mut named = ranges(&lookup.blocks(&versions));
+                named.extend(endpoints(lookup, &versions));
                 if let Lookup::Address(_) = lookup {
-                    found.extend(affinities(&all));
+                    named.extend(affinities(&versions));
                 }
-                found
+                named
             }
             Self::Block(_) => affinities(&reading.versions()),
             Self::Pod((namespace, name)) => {
-                let all = reading.versions();
+                let versions = reading.versions();
                 let mut blocks = Vec::new();
-                for endpoint in all.endpoints.iter().map(|endpoint| &endpoint.value) {
+                for endpoint in versions.endpoints.iter().map(|endpoint| &endpoint.value) {
                     if endpoint.namespace() != **namespace || endpoint.pod() != **name {
                         continue;
                     }
@@ -379,19 +377,15 @@ fn ranges_at(revision: i64, ranges: &[Range]) -> Vec<Range> {
 }
 
 /// The workload endpoints of the pods in any past record of an address or handle.
-fn endpoints(lookup: &Lookup, all: &Snapshot) -> Vec<Range> {
-    let named = lookup.named(all);
-    named
-        .endpoints
-        .iter()
-        .map(|pod: &PodOnNode| endpoints_of(pod))
-        .collect()
+fn endpoints(lookup: &Lookup, versions: &Snapshot) -> Vec<Range> {
+    let named = lookup.named(versions);
+    named.endpoints.iter().map(endpoints_of).collect()
 }
 
 /// The affinities of all past owners of blocks.
-fn affinities(all: &Snapshot) -> Vec<Range> {
+fn affinities(versions: &Snapshot) -> Vec<Range> {
     let mut keys = BTreeSet::new();
-    for block in all.blocks.iter().map(|block| &block.value) {
+    for block in versions.blocks.iter().map(|block| &block.value) {
         let owner = block.content.owner();
         if let Some(key) = owner.and_then(|owner| AffinityKey::of_owner(owner, block.key)) {
             keys.insert(Key::Affinity(key));

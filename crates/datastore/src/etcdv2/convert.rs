@@ -18,7 +18,8 @@ pub(crate) fn convert<'n>(roots: impl IntoIterator<Item = &'n Node>) -> Vec<RawK
     for root in roots {
         root.flatten(&mut nodes);
     }
-    let mut found = BTreeMap::new();
+    // The value and the index of each entry, by key.
+    let mut converted: BTreeMap<String, (String, i64)> = BTreeMap::new();
     let mut hosts: BTreeMap<String, Host<'_>> = BTreeMap::new();
     let mut cluster = Cluster::default();
     for node in nodes {
@@ -34,7 +35,7 @@ pub(crate) fn convert<'n>(roots: impl IntoIterator<Item = &'n Node>) -> Vec<RawK
             hosts.entry(unescape(name)).or_default().add(rest, node);
         }
         let Some(value) = value else { continue };
-        let converted = if key.starts_with(IPAM_PREFIX) {
+        let entry = if key.starts_with(IPAM_PREFIX) {
             Some((key.clone(), value.clone()))
         } else if let Some(rest) = of_host {
             Workload::parse(rest).map(|workload| (workload.key(rest).to_string(), endpoint(&workload, value)))
@@ -44,22 +45,25 @@ pub(crate) fn convert<'n>(roots: impl IntoIterator<Item = &'n Node>) -> Vec<RawK
             cluster.add(key, value, *index);
             None
         };
-        if let Some((key, value)) = converted {
-            found.insert(key, (value, *index));
+        if let Some((key, value)) = entry {
+            converted.insert(key, (value, *index));
         }
     }
-    found.extend(
-        hosts
-            .iter()
-            .map(|(name, host)| (Key::Node(name.clone()).to_string(), host.entry(name))),
-    );
-    found.extend(cluster.entry());
-    let entry = |(key, (value, index)): (String, (String, i64))| RawKv {
-        key: key.into_bytes(),
-        value: value.into_bytes(),
-        mod_revision: index,
-    };
-    found.into_iter().map(entry).collect()
+    for (name, host) in &hosts {
+        let key = Key::Node(name.clone()).to_string();
+        converted.insert(key, host.entry(name));
+    }
+    converted.extend(cluster.entry());
+
+    let mut entries = Vec::with_capacity(converted.len());
+    for (key, (value, index)) in converted {
+        entries.push(RawKv {
+            key: key.into_bytes(),
+            value: value.into_bytes(),
+            mod_revision: index,
+        });
+    }
+    entries
 }
 
 /// Decodes a Calico 2.x value.
@@ -105,19 +109,21 @@ impl<'n> Host<'n> {
             // Calico 2.x uses the same name for a host and its Kubernetes node.
             _ => json!([{"orchestrator": "k8s", "nodeName": name}]),
         };
-        let address = self
-            .tunnel
-            .and_then(|node| node.value.as_deref())
-            .map(str::trim)
-            .filter(|text| !text.is_empty());
+        let mut address = None;
+        let mut index = self.index;
+        if let Some(tunnel) = self.tunnel {
+            index = tunnel.modified_index;
+            let text = tunnel.value.as_deref().unwrap_or_default().trim();
+            if !text.is_empty() {
+                address = Some(text);
+            }
+        }
         let spec = json!({"bgp": {"ipv4IPIPTunnelAddr": address}, "orchRefs": references});
-        (
-            resource(name, &spec),
-            self.tunnel.map_or(self.index, |node| node.modified_index),
-        )
+        (resource(name, &spec), index)
     }
 }
 
+/// A resource in the form of Calico 3, as JSON.
 fn resource(name: &str, spec: &Value) -> String {
     json!({"metadata": {"name": name}, "spec": spec}).to_string()
 }
@@ -215,10 +221,14 @@ impl Cluster {
         self.spec.insert(field.to_owned(), value);
     }
 
+    /// The entry's key, and its value and index; `None` if no field was found.
     fn entry(self) -> Option<(String, (String, i64))> {
+        if self.known.is_empty() {
+            return None;
+        }
         let key = Key::ClusterInformation(DEFAULT.to_owned()).to_string();
-        let spec = Value::Object(self.spec);
-        (!self.known.is_empty()).then(|| (key, (resource(DEFAULT, &spec), self.index)))
+        let value = resource(DEFAULT, &Value::Object(self.spec));
+        Some((key, (value, self.index)))
     }
 }
 

@@ -76,29 +76,34 @@ impl Workload {
 
     /// Namespace and pod, if the workload is a pod.
     pub(super) fn pod(&self) -> Option<(&str, &str)> {
-        let named = self
-            .workload
-            .split_once('.')
-            .filter(|(namespace, pod)| !namespace.is_empty() && !pod.is_empty());
-        named.filter(|_| self.orchestrator == KUBERNETES)
+        if self.orchestrator != KUBERNETES {
+            return None;
+        }
+        let (namespace, pod) = self.workload.split_once('.')?;
+        if namespace.is_empty() || pod.is_empty() {
+            return None;
+        }
+        Some((namespace, pod))
     }
 
     /// The key of the endpoint's entry, from which the path can be reconstructed.
     pub(super) fn key(&self, rest: &str) -> Key {
         let (namespace, workload) = self.pod().unwrap_or((NO_NAMESPACE, &self.workload));
         let name = endpoint_name(&self.host, &self.orchestrator, workload, &self.endpoint);
-        let is_told = !format!("{namespace}{name}").contains('/')
-            && endpoint_path(namespace, &name).is_some_and(|path| path.ends_with(&format!("{HOSTS}/{rest}")));
-        if is_told {
-            Key::Endpoint {
+        let has_slash = namespace.contains('/') || name.contains('/');
+        if !has_slash
+            && let Some(path) = endpoint_path(namespace, &name)
+            && path.ends_with(&format!("{HOSTS}/{rest}"))
+        {
+            return Key::Endpoint {
                 namespace: namespace.to_owned(),
                 name,
-            }
-        } else {
-            Key::Endpoint {
-                namespace: NO_NAMESPACE.to_owned(),
-                name: format!("{BY_PATH}{}", utf8_percent_encode(rest, NON_ALPHANUMERIC)),
-            }
+            };
+        }
+        // The path cannot be reconstructed from these parts, so the key contains all of it.
+        Key::Endpoint {
+            namespace: NO_NAMESPACE.to_owned(),
+            name: format!("{BY_PATH}{}", utf8_percent_encode(rest, NON_ALPHANUMERIC)),
         }
     }
 }

@@ -119,27 +119,26 @@ impl Tree {
 
 /// The sources that were read, and those that Calico 2.x does not have.
 fn coverage() -> BTreeMap<Source, Coverage> {
-    let coverage = |source| {
-        if CALICO_2_SOURCES.contains(&source) {
+    let mut coverage = BTreeMap::new();
+    for source in ETCD_SOURCES {
+        let of_source = if CALICO_2_SOURCES.contains(&source) {
             Coverage::Read
         } else {
             Coverage::Skipped(WhySkipped::NotInCalico2)
-        }
-    };
-    ETCD_SOURCES
-        .into_iter()
-        .map(|source| (source, coverage(source)))
-        .collect()
+        };
+        coverage.insert(source, of_source);
+    }
+    coverage
 }
 
 /// The index of each handle's last change, by its ID.
 pub(crate) fn handle_indices(entries: &[RawKv]) -> HashMap<&str, u64> {
     let mut indices = HashMap::new();
-    for kv in entries {
-        let id = std::str::from_utf8(&kv.key)
-            .ok()
-            .and_then(|key| key.strip_prefix(HANDLE_PREFIX));
-        if let (Some(id), Ok(index)) = (id, u64::try_from(kv.mod_revision)) {
+    for entry in entries {
+        if let Ok(key) = std::str::from_utf8(&entry.key)
+            && let Some(id) = key.strip_prefix(HANDLE_PREFIX)
+            && let Ok(index) = u64::try_from(entry.mod_revision)
+        {
             indices.insert(id, index);
         }
     }

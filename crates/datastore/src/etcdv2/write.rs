@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use calipam_model::block::BlockContent;
 use calipam_model::calico2;
 use calipam_model::config::ClusterInformation;
@@ -63,53 +62,52 @@ impl Objects for EtcdV2Objects {
 
     /// Converts the values to Calico 2.x's form.
     fn converted(&self, batch: Batch) -> Batch {
-        let change = |change: Change| {
-            let value = change
+        let mut changes = Vec::with_capacity(batch.changes.len());
+        for change in batch.changes {
+            let converted_value = change
                 .value()
                 .and_then(|value| calico2::value(change.key(), value));
-            if let Some(value) = value {
-                change.with_value(value)
-            } else {
-                change
-            }
-        };
+            changes.push(match converted_value {
+                Some(value) => change.with_value(value),
+                None => change,
+            });
+        }
         Batch {
-            changes: batch.changes.into_iter().map(change).collect(),
-            ..batch
+            changes,
+            evidence: batch.evidence,
         }
     }
 
     /// Writes the only change of a batch, if the objects in its evidence are as expected.
     async fn commit(&self, batch: &Batch) -> Result<Swap> {
         let refused = |failure| self.client.write_error(BATCH, failure);
-        let only = batch.only().map_err(refused)?;
-        let (path, value) = target(only).map_err(refused)?;
-        let replaced = match only.precondition() {
+        let change = batch.only().map_err(refused)?;
+        let (path, value) = target(change).map_err(refused)?;
+        let replaced_index = match change.precondition() {
             Precondition::Absent => None,
             // etcd treats index 0 as no condition.
             Precondition::At(Revision::Etcd(index)) if *index > 0 => Some(*index),
             other => return Err(refused(unsendable(format!("{other:?} is not an etcd index")))),
         };
-        if only.value().is_none() && replaced.is_none() {
+        if change.value().is_none() && replaced_index.is_none() {
+            let key = change.key();
             return Err(refused(unsendable(format!(
-                "{} cannot be deleted: it does not exist",
-                only.key()
+                "{key} cannot be deleted: it does not exist"
             ))));
         }
 
         let keys: Vec<Key> = batch.evidence.iter().map(|(key, _)| key.clone()).collect();
-        if !are_expected(&read(&self.client, &self.own, &keys).await?, &batch.evidence) {
+        let evidence = read(&self.client, &self.own, &keys).await?;
+        if !are_expected(&evidence, &batch.evidence) {
             return Ok(Swap::Conflict);
         }
-        Ok(
-            match self.client.write(&path, value.as_deref(), replaced).await? {
-                Some(index) => {
-                    self.own.note(only, index);
-                    Swap::Done(vec![Some(Revision::Etcd(index))])
-                }
-                None => Swap::Conflict,
-            },
-        )
+
+        let written = self.client.write(&path, value.as_deref(), replaced_index).await?;
+        let Some(index) = written else {
+            return Ok(Swap::Conflict);
+        };
+        self.own.note(change, index);
+        Ok(Swap::Done(vec![Some(Revision::Etcd(index))]))
     }
 }
 
@@ -155,10 +153,10 @@ impl OwnHandles {
     /// The index that serves as the sequence number of a handle's addresses. `now` is the handle's current index. If
     /// this writer was the last to write the handle, returns the index before its own writes.
     fn number(&self, id: &str, now: Option<u64>) -> Option<u64> {
-        let own = lock(&self.0);
-        let index = |index: i64| u64::try_from(index).ok();
-        match own.get(id) {
-            Some(own) if own.after.and_then(index) == now => index(own.before),
+        let own_writes = lock(&self.0);
+        let unsigned = |index: i64| u64::try_from(index).ok();
+        match own_writes.get(id) {
+            Some(own) if own.after.and_then(unsigned) == now => unsigned(own.before),
             _ => now,
         }
     }
@@ -172,26 +170,32 @@ async fn read(client: &Arc<EtcdV2Client>, own: &OwnHandles, keys: &[Key]) -> Res
         let key = key.clone();
         reads.push(async move { stored(&client, &key).await });
     }
-    let mut found = tasks::all(IN_FLIGHT, reads).await?;
-    number_blocks(client, own, &mut found).await?;
-    Ok(found)
+    let mut objects = tasks::all(IN_FLIGHT, reads).await?;
+    number_blocks(client, own, &mut objects).await?;
+    Ok(objects)
 }
 
 /// Numbers the blocks' allocations by their handles. Handles are read after blocks. If an address was reassigned before
 /// its block was read, its handle therefore already has another index.
-async fn number_blocks(client: &EtcdV2Client, own: &OwnHandles, found: &mut [Option<Stored>]) -> Result<()> {
-    let is_block =
-        |stored: &&mut Stored| matches!(&stored.object, Some(Object::Block(BlockContent::Sound(_))));
-    let mut blocks = found.iter_mut().flatten().filter(is_block).peekable();
-    if blocks.peek().is_none() {
+async fn number_blocks(
+    client: &EtcdV2Client,
+    own: &OwnHandles,
+    objects: &mut [Option<Stored>],
+) -> Result<()> {
+    let mut blocks = Vec::new();
+    for stored in objects.iter_mut().flatten() {
+        if let Some(Object::Block(block @ BlockContent::Sound(_))) = &mut stored.object {
+            blocks.push(block);
+        }
+    }
+    if blocks.is_empty() {
         return Ok(());
     }
+
     let entries = convert(&client.read(HANDLE_PREFIX.trim_end_matches('/')).await?.node);
     let handles = handle_indices(&entries);
-    for stored in blocks {
-        if let Some(Object::Block(block)) = &mut stored.object {
-            number(block, |id| own.number(id, handles.get(id).copied()));
-        }
+    for block in blocks {
+        number(block, |id| own.number(id, handles.get(id).copied()));
     }
     Ok(())
 }
@@ -211,17 +215,28 @@ async fn stored(client: &EtcdV2Client, key: &Key) -> Result<Option<Stored>> {
 
 /// The path and the new text for a change. In the cluster information, only the flag `Ready` is ever written.
 fn target(change: &Change) -> Result<(String, Option<String>), Failure> {
-    let text =
-        |value: &Bytes| String::from_utf8(value.to_vec()).map_err(|_| unsendable("the value is not text"));
-    if let (Key::ClusterInformation(_), Some(value)) = (change.key(), change.value()) {
+    if let Key::ClusterInformation(_) = change.key()
+        && let Some(value) = change.value()
+    {
         let information = ClusterInformation::parse(value).map_err(|error| unsendable(error.to_string()))?;
-        let ready = information.datastore_ready;
-        let ready = ready.ok_or_else(|| unsendable(format!("{READY} is never deleted")))?;
-        return Ok((READY.to_owned(), Some(ready.to_string())));
+        let Some(is_ready) = information.datastore_ready else {
+            return Err(unsendable(format!("{READY} is never deleted")));
+        };
+        return Ok((READY.to_owned(), Some(is_ready.to_string())));
     }
-    let path = path(change.key())
-        .ok_or_else(|| unsendable(format!("{} is not a single key in Calico 2.x", change.key())))?;
-    Ok((path, change.value().map(text).transpose()?))
+
+    let key = change.key();
+    let Some(path) = path(key) else {
+        return Err(unsendable(format!("{key} is not a single key in Calico 2.x")));
+    };
+    let mut text = None;
+    if let Some(value) = change.value() {
+        let Ok(value) = String::from_utf8(value.to_vec()) else {
+            return Err(unsendable("the value is not text"));
+        };
+        text = Some(value);
+    }
+    Ok((path, text))
 }
 
 #[cfg(test)]

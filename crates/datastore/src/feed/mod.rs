@@ -147,8 +147,13 @@ impl Followed {
     pub async fn wait(&mut self) -> Result<()> {
         let mut waits: Vec<_> = self.feeds.iter_mut().map(|feed| feed.wait()).collect();
         poll_fn(move |context| {
-            let mut ended = waits.iter_mut().map(|wait| wait.as_mut().poll(context));
-            ended.find(Poll::is_ready).unwrap_or(Poll::Pending)
+            for wait in &mut waits {
+                let polled = wait.as_mut().poll(context);
+                if polled.is_ready() {
+                    return polled;
+                }
+            }
+            Poll::Pending
         })
         .await
     }
@@ -176,8 +181,8 @@ impl Followed {
         let mut changed = 0;
         for feed in &mut self.feeds {
             match feed.news().await? {
-                Ok(own) => changed += own,
-                Err(why) => return Ok(Err(why)),
+                Ok(changed_in_feed) => changed += changed_in_feed,
+                Err(reason) => return Ok(Err(reason)),
             }
         }
         Ok(Ok(changed))

@@ -18,7 +18,7 @@ use crate::tasks;
 /// Maximum number of parallel requests.
 const IN_FLIGHT: usize = 16;
 /// Maximum number of objects of one kind to read one by one. If more are needed, all objects of the kind are listed.
-const MOST_ONE_BY_ONE: usize = 1_000;
+const MAX_ONE_BY_ONE: usize = 1_000;
 
 /// Reads some objects again. The result omits missing objects.
 pub(crate) async fn reread(client: &Arc<KubeClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
@@ -42,36 +42,37 @@ pub(crate) async fn fetch(
     snapshot: &mut Snapshot,
     keys: impl Iterator<Item = Key>,
 ) -> Result<()> {
-    let mut wanted: BTreeMap<String, (Kind, Vec<String>)> = BTreeMap::new();
+    // The paths of the objects, by the path of their kind.
+    let mut paths_by_kind: BTreeMap<String, (Kind, Vec<String>)> = BTreeMap::new();
     for key in keys {
         if let Some((kind, path)) = locate(client, &key) {
-            let (_, paths) = wanted
+            let (_, paths) = paths_by_kind
                 .entry(kind.path.clone())
                 .or_insert_with(|| (kind, Vec::new()));
             paths.push(path);
         }
     }
 
-    let mut one_by_one = Vec::new();
-    for (kind, paths) in wanted.into_values() {
+    let mut reads = Vec::new();
+    for (kind, paths) in paths_by_kind.into_values() {
         snapshot
             .coverage
             .entry(kind.known.source)
             .or_insert(Coverage::Partial);
-        if paths.len() > MOST_ONE_BY_ONE {
+        if paths.len() > MAX_ONE_BY_ONE {
             snapshot.absorb(list(client, &kind).await?.taken);
-        } else {
-            one_by_one.extend(paths.into_iter().map(|path| (kind.clone(), path)));
+            continue;
+        }
+        for path in paths {
+            let client = Arc::clone(client);
+            let kind = kind.clone();
+            reads.push(async move {
+                let object = read_one(&client, &kind, &path).await;
+                object.map(|object| object.map(|(part, _)| part))
+            });
         }
     }
 
-    let reads = one_by_one.into_iter().map(|(kind, path)| {
-        let client = Arc::clone(client);
-        async move {
-            let object = read_one(&client, &kind, &path).await;
-            object.map(|object| object.map(|(part, _)| part))
-        }
-    });
     for part in tasks::all(IN_FLIGHT, reads).await?.into_iter().flatten() {
         snapshot.absorb(part);
     }
@@ -95,15 +96,11 @@ pub(crate) async fn read_one(
         return Ok(None);
     };
     let object = match encoding {
-        Encoding::Json => Some(&*body),
-        Encoding::Protobuf => protobuf::object(&body),
+        Encoding::Json => &*body,
+        Encoding::Protobuf => protobuf::object(&body).ok_or_else(|| incomplete(client, kind))?,
     };
     let mut snapshot = Snapshot::default();
-    kind.known.add(
-        &mut snapshot,
-        object.ok_or_else(|| incomplete(client, kind))?,
-        encoding,
-    );
+    kind.known.add(&mut snapshot, object, encoding);
     Ok(Some((snapshot, body)))
 }
 

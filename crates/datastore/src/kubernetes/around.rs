@@ -26,33 +26,35 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
 
     let mut snapshot = start(client);
     let first = lookup.first_keys();
-    let mut known: BTreeSet<Key> = first.iter().cloned().collect();
-    let (read, fetched) = tokio::join!(
+    let mut read_keys: BTreeSet<Key> = first.iter().cloned().collect();
+    let (configuration, fetched) = tokio::join!(
         configuration(client),
         fetch(client, &mut snapshot, first.into_iter())
     );
     fetched?;
-    let mut read = read?;
-    snapshot.coverage.append(&mut read.coverage);
+    let mut configuration = configuration?;
+    snapshot.coverage.append(&mut configuration.coverage);
     // The time by the server's clock, or by this machine's if the server does not report a time.
-    let known_clock = read.taken_at != Timestamp::default();
-    snapshot.taken_at = if known_clock {
-        read.taken_at
+    let has_server_time = configuration.taken_at != Timestamp::default();
+    snapshot.taken_at = if has_server_time {
+        configuration.taken_at
     } else {
         crate::clock::now()
     };
-    snapshot.absorb(read);
+    snapshot.absorb(configuration);
 
     let mut blocks = lookup.blocks(&snapshot);
-    blocks.retain(|key| known.insert(key.clone()));
+    blocks.retain(|key| read_keys.insert(key.clone()));
     fetch(client, &mut snapshot, blocks.into_iter()).await?;
+
     add_users(client, &mut snapshot, lookup).await?;
-    known.extend(snapshot.pods.iter().map(|pod| pod.value.key()));
+    read_keys.extend(snapshot.pods.iter().map(|pod| pod.value.key()));
+
     let mut named = lookup.named(&snapshot).keys;
     // Object names cannot contain a carriage return. Calico therefore cuts off a handle's ID at a carriage return. The
     // shortened ID is also among the keys.
     let has_name = |key: &Key| !matches!(key, Key::Handle(id) if id.contains('\r'));
-    named.retain(|key| has_name(key) && !known.contains(key));
+    named.retain(|key| has_name(key) && !read_keys.contains(key));
     fetch(client, &mut snapshot, named.into_iter()).await?;
 
     // Services are read only if a record names them.
@@ -79,27 +81,28 @@ pub(crate) async fn add_users(
     let Ok(pods) = kinds::find(client.api(), Source::Pods) else {
         return Ok(());
     };
-    let named = lookup.named(snapshot);
-    let by_node = named
-        .nodes()
-        .into_iter()
-        .map(|node| format!("spec.nodeName={node}"));
-    let selectors = by_node.chain([format!("status.podIP={address}")]);
+    let mut selectors = Vec::new();
+    for node in lookup.named(snapshot).nodes() {
+        selectors.push(format!("spec.nodeName={node}"));
+    }
+    selectors.push(format!("status.podIP={address}"));
 
-    let lists = selectors.map(|selector| {
-        let mut some = pods.clone();
-        some.path = format!(
+    let mut lists = Vec::new();
+    for selector in selectors {
+        let client = Arc::clone(client);
+        let mut selected_pods = pods.clone();
+        selected_pods.path = format!(
             "{}?fieldSelector={}",
             pods.path,
             utf8_percent_encode(&selector, UNRESERVED)
         );
-        let client = Arc::clone(client);
-        async move { list::<Snapshot>(&client, &some).await }
-    });
-    let lists = tasks::all(usize::MAX, lists).await?;
-    let mut known: BTreeSet<Key> = snapshot.pods.iter().map(|pod| pod.value.key()).collect();
-    for Listed { mut taken, .. } in lists {
-        taken.pods.retain(|pod| known.insert(pod.value.key()));
+        lists.push(async move { list::<Snapshot>(&client, &selected_pods).await });
+    }
+
+    // Several lists can contain the same pod.
+    let mut added: BTreeSet<Key> = snapshot.pods.iter().map(|pod| pod.value.key()).collect();
+    for Listed { mut taken, .. } in tasks::all(usize::MAX, lists).await? {
+        taken.pods.retain(|pod| added.insert(pod.value.key()));
         snapshot.absorb(taken);
     }
     snapshot.coverage.insert(Source::Pods, Coverage::Partial);
@@ -115,9 +118,8 @@ async fn configuration(client: &Arc<KubeClient>) -> Result<Snapshot> {
             Ok(kind) => {
                 let client = Arc::clone(client);
                 lists.push(async move {
-                    list(&client, &kind)
-                        .await
-                        .map(|listed| (kind.known.source, listed))
+                    let listed = list(&client, &kind).await;
+                    listed.map(|listed| (kind.known.source, listed))
                 });
             }
             Err((source, reason)) => skip(&mut snapshot, source, reason),
@@ -128,7 +130,9 @@ async fn configuration(client: &Arc<KubeClient>) -> Result<Snapshot> {
         let Listed { taken, date, .. } = listed;
         snapshot.absorb(taken);
         snapshot.mark_read([source]);
-        snapshot.taken_at = date.map_or(snapshot.taken_at, |date| date.max(snapshot.taken_at));
+        if let Some(date) = date {
+            snapshot.taken_at = snapshot.taken_at.max(date);
+        }
     }
     Ok(snapshot)
 }

@@ -34,9 +34,10 @@ impl Take for Exported {
         };
         self.lines.push(&entry.as_entry());
         if kind.known.source == Source::ClusterInformation {
-            self.guid = ClusterInformation::parse(&entry.value)
-                .map(|cluster| cluster.guid)
-                .unwrap_or_default();
+            self.guid = match ClusterInformation::parse(&entry.value) {
+                Ok(cluster) => cluster.guid,
+                Err(_) => String::new(),
+            };
         }
     }
 }
@@ -55,19 +56,20 @@ pub(crate) async fn export(
     };
     let lists: Vec<Listed<Exported>> = lists_in_order(&reader, &plan).await?;
 
-    let first = lists.first();
-    let taken_at = first
-        .and_then(|listed| listed.date)
-        .unwrap_or_else(crate::clock::now);
-    let revision = first
-        .map(|listed| listed.resource_version.clone())
-        .unwrap_or_default();
-    let mut header = Header::new(DatastoreKind::Kubernetes, client.server(), &revision, taken_at);
-    let guid = lists
-        .iter()
-        .map(|listed| &listed.taken.guid)
-        .find(|guid| !guid.is_empty());
-    header.guid = guid.cloned().unwrap_or_default();
+    let mut revision = "";
+    let mut taken_at = None;
+    if let Some(first) = lists.first() {
+        revision = &first.resource_version;
+        taken_at = first.date;
+    }
+    let taken_at = taken_at.unwrap_or_else(crate::clock::now);
+    let mut header = Header::new(DatastoreKind::Kubernetes, client.server(), revision, taken_at);
+    for listed in &lists {
+        if !listed.taken.guid.is_empty() {
+            header.guid.clone_from(&listed.taken.guid);
+            break;
+        }
+    }
     header.coverage = plan.coverage.coverage;
 
     let mut writer = Writer::create(path, &header)?;

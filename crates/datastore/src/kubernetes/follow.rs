@@ -38,7 +38,7 @@ pub(crate) struct KubeFeed {
     client: Arc<KubeClient>,
     kinds: Vec<Kind>,
     /// The version up to which blocks are known.
-    blocks: i64,
+    blocks_version: i64,
     watches: Watches,
     /// The reason why changes can no longer be followed.
     lost: Option<WholeReadReason>,
@@ -52,45 +52,53 @@ pub(crate) struct KubeFeed {
 }
 
 /// The snapshot's clock at one moment, continued by this machine's monotonic clock.
-struct Clock {
-    at: Timestamp,
-    since: Instant,
+pub(crate) struct Clock {
+    start: Timestamp,
+    started: Instant,
 }
 
 impl Clock {
+    /// A clock that shows `start` now.
+    pub(crate) fn starting_at(start: Timestamp) -> Self {
+        Self {
+            start,
+            started: Instant::now(),
+        }
+    }
+
     fn now(&self) -> Timestamp {
-        let passed = SignedDuration::try_from(self.since.elapsed()).unwrap_or(SignedDuration::MAX);
-        self.at.checked_add(passed).unwrap_or(self.at)
+        let passed = SignedDuration::try_from(self.started.elapsed()).unwrap_or(SignedDuration::MAX);
+        self.start.checked_add(passed).unwrap_or(self.start)
     }
 }
 
 impl KubeFeed {
-    /// Starts to follow kinds after they were listed. The lists were read from `begin` on, which is `at` by the
-    /// snapshot's clock. Sorts the snapshot into the order that updates need.
+    /// Starts to follow kinds after they were listed. `clock` was started just before the lists were read. Sorts the
+    /// snapshot into the order that updates need.
     pub(crate) fn begin(
         client: &Arc<KubeClient>,
         kinds: Vec<Kind>,
         positions: &Positions,
-        (begin, at): (Instant, Timestamp),
+        clock: Clock,
         snapshot: &mut Snapshot,
     ) -> Self {
         objects::sort(snapshot);
         let watches = Watches::begin(client, &kinds, positions);
-        let blocks = positions.get(BLOCKS).map_or(0, |position| position.revision);
+        let blocks_version = positions.get(BLOCKS).map_or(0, |position| position.revision);
         Self {
             client: Arc::clone(client),
             kinds,
-            blocks,
+            blocks_version,
             watches,
             lost: None,
             reported: Vec::new(),
             latest: LatestChanges {
-                blocks,
-                at,
+                blocks_version,
+                collected_at: clock.start,
                 ..LatestChanges::default()
             },
-            clock: Clock { at, since: begin },
-            confirmed_until: at,
+            confirmed_until: clock.start,
+            clock,
         }
     }
 }
@@ -98,7 +106,7 @@ impl KubeFeed {
 #[async_trait]
 impl Feed for KubeFeed {
     fn revision(&self) -> i64 {
-        self.blocks
+        self.blocks_version
     }
 
     fn now(&self) -> Timestamp {
@@ -124,35 +132,19 @@ impl Feed for KubeFeed {
     /// # Errors
     /// If the server does not confirm in time that these are all changes.
     async fn confirm_current(&mut self, now: Timestamp) -> Result<()> {
-        let mut missing: HashSet<&str> = self.kinds.iter().map(|kind| kind.known.plural).collect();
         let is_broken = |message: &Message| matches!(message, Message::Broken(_));
         if self.lost.is_some() || self.reported.iter().any(is_broken) {
             return Ok(());
         }
-        let asked = self.watches.ask();
-        let confirming = async {
-            while !missing.is_empty() {
-                let message = self.watches.next().await;
-                match &message {
-                    Message::Current(kind, number) if *number >= asked => drop(missing.remove(kind)),
-                    Message::Broken(_) => {
-                        self.reported.push(message);
-                        return false;
-                    }
-                    _ => self.reported.push(message),
-                }
-            }
-            true
-        };
-        match timeout(TIME_LIMIT, confirming).await {
+
+        match timeout(TIME_LIMIT, self.all_kinds_confirm()).await {
             Ok(true) => self.confirmed_until = now,
             // The next call of `news` returns the reason.
             Ok(false) => {}
             Err(_) => {
                 let failure = Cause::TimedOut(TIME_LIMIT.as_secs()).into();
-                return Err(self
-                    .client
-                    .error("the confirmation that all changes were reported", failure));
+                let what = "the confirmation that all changes were reported";
+                return Err(self.client.error(what, failure));
             }
         }
         Ok(())
@@ -170,18 +162,18 @@ impl Feed for KubeFeed {
                 Message::Change(known, change) => self.latest.change(known, change),
                 Message::Reached(kind, version) => self.latest.reach(kind, version),
                 Message::Current(..) => {}
-                Message::Broken(Broken::Lost(why)) => self.lost = Some(why),
+                Message::Broken(Broken::Lost(reason)) => self.lost = Some(reason),
                 Message::Broken(Broken::Failed(error)) => {
                     self.lost = Some(WholeReadReason::Interrupted);
                     return Err(error);
                 }
             }
         }
-        self.latest.at = self.clock.now();
-        Ok(self
-            .lost
-            .clone()
-            .map_or_else(|| Ok(self.latest.changes.len()), Err))
+        self.latest.collected_at = self.clock.now();
+        Ok(match &self.lost {
+            Some(reason) => Err(reason.clone()),
+            None => Ok(self.latest.changes.len()),
+        })
     }
 
     /// Applies the latest changes to a snapshot, and returns the changed objects before and after.
@@ -195,10 +187,31 @@ impl Feed for KubeFeed {
         let changed: BTreeSet<objects::Changed> = take(&mut self.latest.changes).into_keys().collect();
         let before = change(snapshot, &changed, now.clone());
 
-        self.blocks = self.latest.blocks;
-        snapshot.revision = self.blocks.to_string();
-        snapshot.taken_at = self.latest.at;
+        self.blocks_version = self.latest.blocks_version;
+        snapshot.revision = self.blocks_version.to_string();
+        snapshot.taken_at = self.latest.collected_at;
         Changed { before, now }
+    }
+}
+
+impl KubeFeed {
+    /// Asks the watches to confirm that they have reported everything, and keeps what they report meanwhile. Returns
+    /// true once all kinds have confirmed it, or false if a watch is broken.
+    async fn all_kinds_confirm(&mut self) -> bool {
+        let mut missing: HashSet<&str> = self.kinds.iter().map(|kind| kind.known.plural).collect();
+        let asked = self.watches.ask();
+        while !missing.is_empty() {
+            let message = self.watches.next().await;
+            match &message {
+                Message::Current(kind, number) if *number >= asked => drop(missing.remove(kind)),
+                Message::Broken(_) => {
+                    self.reported.push(message);
+                    return false;
+                }
+                _ => self.reported.push(message),
+            }
+        }
+        true
     }
 }
 
@@ -208,33 +221,27 @@ struct LatestChanges {
     /// The last change of each object.
     changes: BTreeMap<objects::Changed, (&'static KnownKind, watch::Change)>,
     /// The version up to which all changes of blocks were collected.
-    blocks: i64,
-    /// The time at which the changes were collected.
-    at: Timestamp,
+    blocks_version: i64,
+    collected_at: Timestamp,
 }
 
 impl LatestChanges {
     /// Notes a change, in place of an earlier one of the same object.
     fn change(&mut self, known: &'static KnownKind, change: watch::Change) {
         self.reach(known.plural, change.version.cast_signed());
-        let plural = known.plural;
-        let source = known.source;
-        let name = change.name.clone();
-        let uid = change.uid.clone();
-        self.changes.insert(
-            objects::Changed {
-                plural,
-                source,
-                name,
-                uid,
-            },
-            (known, change),
-        );
+        let object = objects::Changed {
+            plural: known.plural,
+            source: known.source,
+            name: change.name.clone(),
+            uid: change.uid.clone(),
+        };
+        self.changes.insert(object, (known, change));
     }
 
+    /// Notes that all changes of a kind up to `version` were collected.
     fn reach(&mut self, kind: &'static str, version: i64) {
         if kind == BLOCKS {
-            self.blocks = self.blocks.max(version);
+            self.blocks_version = self.blocks_version.max(version);
         }
     }
 }
@@ -245,10 +252,10 @@ pub(super) async fn start(
     progress: &ProgressFn,
 ) -> Result<OrWholeRead<(Snapshot, KubeFeed)>> {
     let plan = plan(client, &Extent::Whole).await?;
-    if let Err(why) = require_proof(client, &plan.kinds).await? {
-        return Ok(Err(why));
+    if let Err(reason) = require_proof(client, &plan.kinds).await? {
+        return Ok(Err(reason));
     }
-    let begin = Instant::now();
+    let started = Instant::now();
     let reader = Lists {
         client: Arc::clone(client),
         counter: Counter::new(progress),
@@ -256,7 +263,10 @@ pub(super) async fn start(
     let lists = lists_in_order::<Snapshot>(&reader, &plan).await?;
     let positions = positions(&plan.kinds, &lists);
     let mut snapshot = assemble(client, plan.coverage, lists);
-    let clock = (begin, snapshot.taken_at);
+    let clock = Clock {
+        start: snapshot.taken_at,
+        started,
+    };
     let feed = KubeFeed::begin(client, plan.kinds, &positions, clock, &mut snapshot);
     Ok(Ok((snapshot, feed)))
 }

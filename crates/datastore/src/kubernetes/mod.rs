@@ -30,7 +30,7 @@ pub(crate) use self::allocate::KubeStore;
 pub(crate) use self::around::add_users;
 pub(crate) use self::changes::positions;
 use self::client::{KubeClient, schema, watch};
-pub(crate) use self::follow::{KubeFeed, require_proof};
+pub(crate) use self::follow::{Clock, KubeFeed, require_proof};
 pub(crate) use self::whole::list::{Counter, Listed};
 pub(crate) use self::whole::order::{Lists, lists};
 pub(crate) use self::whole::{no_kubevirt, require};
@@ -103,8 +103,10 @@ impl Backend for Arc<KubeClient> {
     }
 
     async fn follow(&self, progress: &ProgressFn) -> Result<OrWholeRead<(Snapshot, Box<dyn Feed>)>> {
-        let started = follow::start(self, progress).await?;
-        Ok(started.map(|(snapshot, feed)| (snapshot, Box::new(feed) as Box<dyn Feed>)))
+        Ok(match follow::start(self, progress).await? {
+            Ok((snapshot, feed)) => Ok((snapshot, Box::new(feed))),
+            Err(reason) => Err(reason),
+        })
     }
 
     fn objects(&self, _alone: bool) -> Result<Arc<dyn Objects>> {

@@ -15,7 +15,7 @@ use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds;
 use crate::kubernetes::client::page::{Page, token_from};
 use crate::read::names::addresses::{self, Blocks};
-use crate::read::names::page::{Names, few, parts, some};
+use crate::read::names::page::{Names, read_prefixes, read_some, select_few};
 use crate::read::names::{self, NameKind};
 
 /// Reads the names of a kind that begin with `begin`, or some of them if there are many.
@@ -29,43 +29,51 @@ pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str)
         NameKind::Services => Source::Services,
         NameKind::Pods => Source::Pods,
     };
-    let Some(objects) = Objects::of(client, source) else {
+    let Some(objects) = Objects::find(client, source) else {
         return Ok(BTreeSet::new());
     };
     match kind {
         NameKind::Handles => {
-            let ids = objects.ids(some(&objects, &handle_name(begin)).await?).await?;
+            let ids = objects
+                .ids(read_some(&objects, &handle_name(begin)).await?)
+                .await?;
             Ok(ids.into_iter().filter(|id| id.starts_with(begin)).collect())
         }
         NameKind::Blocks => {
-            let found = some(&objects, &dashed(begin)).await?;
+            let found = read_some(&objects, &dashed(begin)).await?;
             Ok(cidrs(found).filter(|cidr| cidr.starts_with(begin)).collect())
         }
         NameKind::Addresses => addresses::names(&objects, begin).await,
         NameKind::Nodes | NameKind::Pools | NameKind::Namespaces | NameKind::Services | NameKind::Pods => {
-            some(&objects, begin).await
+            read_some(&objects, begin).await
         }
     }
 }
 
 /// The names of Kubernetes nodes, and of nodes with affinities.
 async fn nodes(client: &Arc<KubeClient>, begin: &str) -> Result<BTreeSet<String>> {
-    let mut nodes = BTreeSet::new();
-    if let Some(there) = Objects::of(client, Source::Nodes) {
-        nodes.extend(some(&there, begin).await?);
+    let mut names = BTreeSet::new();
+    if let Some(nodes) = Objects::find(client, Source::Nodes) {
+        names.extend(read_some(&nodes, begin).await?);
     }
-    if let Some(affinities) = Objects::of(client, Source::Affinities) {
-        let found = some(&affinities, begin).await?;
-        nodes.extend(found.iter().filter_map(|name| holder(name)));
+    if let Some(affinities) = Objects::find(client, Source::Affinities) {
+        for affinity in read_some(&affinities, begin).await? {
+            names.extend(node_of_affinity(&affinity));
+        }
     }
-    Ok(few(nodes, begin))
+    Ok(select_few(names, begin))
 }
 
-/// The node in the name of an affinity, before the name of the block.
-fn holder(name: &str) -> Option<String> {
-    let dashes = name.match_indices('-').map(|(place, _)| place);
-    let mut places = dashes.filter(|place| *place > 0 && cidr_of_block(&name[place + 1..]).is_some());
-    places.next().map(|place| name[..place].to_owned())
+/// The node in the name of an affinity, which is `<node>-<block>`. Both parts contain dashes.
+fn node_of_affinity(name: &str) -> Option<String> {
+    for (dash, _) in name.match_indices('-') {
+        let node = &name[..dash];
+        let block = &name[dash + 1..];
+        if !node.is_empty() && cidr_of_block(block).is_some() {
+            return Some(node.to_owned());
+        }
+    }
+    None
 }
 
 /// Converts an address or CIDR to the form that it has in a block's name.
@@ -80,7 +88,7 @@ fn cidrs(names: impl IntoIterator<Item = String>) -> impl Iterator<Item = String
         .map(|cidr| cidr.to_string())
 }
 
-/// The objects of a kind, by name; pods, and services of type LoadBalancer, by `namespace/name`.
+/// The objects of a kind, by name; pods and services of type LoadBalancer by `namespace/name`.
 struct Objects<'c> {
     client: &'c Arc<KubeClient>,
     path: String,
@@ -89,8 +97,8 @@ struct Objects<'c> {
 }
 
 impl<'c> Objects<'c> {
-    /// Returns the objects of a source; `None` if the cluster has no such kind.
-    fn of(client: &'c Arc<KubeClient>, source: Source) -> Option<Self> {
+    /// Finds the kind of a source; `None` if the cluster has no such kind.
+    fn find(client: &'c Arc<KubeClient>, source: Source) -> Option<Self> {
         let kind = kinds::find(client.api(), source).ok()?;
         Some(Self {
             client,
@@ -109,35 +117,36 @@ impl<'c> Objects<'c> {
 }
 
 impl Names for Objects<'_> {
-    /// Reads a page of names from a place on. The end is not used, since a list of Kubernetes has none.
-    async fn from(&self, start: &[u8], _end: &[u8], most: usize) -> Result<Vec<String>> {
-        let mut path = format!("{}?limit={most}", self.path);
+    /// Reads the names from `start` on, at most `limit`. A list of Kubernetes has no end.
+    async fn page_from(&self, start: &[u8], _end: &[u8], limit: usize) -> Result<Vec<String>> {
+        let mut path = format!("{}?limit={limit}", self.path);
         if !start.is_empty() {
-            let mut place = String::from_utf8_lossy(start).into_owned();
-            // A server refuses a place that ends with a slash. No name begins with a dash or what sorts before it.
-            if place.ends_with('/') {
-                place.push('-');
+            let mut start_name = String::from_utf8_lossy(start).into_owned();
+            // A server refuses a name that ends with a slash. No name begins with a dash or what sorts before it.
+            if start_name.ends_with('/') {
+                start_name.push('-');
             }
-            path.push_str(&format!("&continue={}", token_from(&place)));
+            path.push_str(&format!("&continue={}", token_from(&start_name)));
         }
         if self.source == Source::Services {
             path.push_str("&fieldSelector=spec.type%3DLoadBalancer");
         }
         let page: Option<Page> = self.client.get_json(&path, Accept::Names, self.what).await?;
         let page = page.unwrap_or_default();
-        Ok(match self.source {
-            Source::Services | Source::Pods => page
-                .all()
-                .map(|one| format!("{}/{}", one.namespace, one.name))
-                .collect(),
-            _ => page.names().collect(),
-        })
+        if !matches!(self.source, Source::Services | Source::Pods) {
+            return Ok(page.names().collect());
+        }
+        let mut names = Vec::new();
+        for object in page.all() {
+            names.push(format!("{}/{}", object.namespace, object.name));
+        }
+        Ok(names)
     }
 }
 
 impl Blocks for Objects<'_> {
-    async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>> {
-        let found = some(self, &dashed(begin)).await?;
+    async fn some_blocks(&self, begin: &str, family: Family) -> Result<BTreeSet<String>> {
+        let found = read_some(self, &dashed(begin)).await?;
         Ok(cidrs(found)
             .filter(|cidr| cidr.contains(':') == (family == Family::V6))
             .collect())
@@ -147,7 +156,7 @@ impl Blocks for Objects<'_> {
     async fn networks(&self, begin: &str) -> Result<Vec<String>> {
         let is_octet = |number: &str| number.parse::<u8>().is_ok();
         let mut networks = Vec::new();
-        for part in parts(self, &dashed(begin), '-').await? {
+        for part in read_prefixes(self, &dashed(begin), '-').await? {
             if part.split_terminator('-').all(is_octet) {
                 networks.push(part.replace('-', "."));
             }
@@ -166,12 +175,15 @@ mod tests {
 
     #[test]
     fn the_node_comes_before_the_block() {
-        assert_eq!(holder("node-1-10-244-1-0-26").as_deref(), Some("node-1"));
         assert_eq!(
-            holder("a-10-0-0-0-26-10-244-1-0-26").as_deref(),
+            node_of_affinity("node-1-10-244-1-0-26").as_deref(),
+            Some("node-1")
+        );
+        assert_eq!(
+            node_of_affinity("a-10-0-0-0-26-10-244-1-0-26").as_deref(),
             Some("a-10-0-0-0-26")
         );
-        assert_eq!(holder("n-fd00-10-244---122").as_deref(), Some("n"));
-        assert_eq!(holder("node-1"), None);
+        assert_eq!(node_of_affinity("n-fd00-10-244---122").as_deref(), Some("n"));
+        assert_eq!(node_of_affinity("node-1"), None);
     }
 }

@@ -13,11 +13,12 @@ use crate::kubernetes::client::{KubeClient, kinds};
 /// Adds the namespaces if they are needed and the user may list them. They are needed if a pool selects namespaces, a
 /// pod waits for an address, or changes are followed, since a pod may wait later.
 pub(crate) async fn add(client: &Arc<KubeClient>, snapshot: &mut Snapshot, is_followed: bool) {
-    let selects = snapshot
+    let pool_selects_namespaces = snapshot
         .pools
         .iter()
         .any(|pool| !pool.value.namespace_selector.is_empty());
-    if !selects && !is_followed && !snapshot.pods.iter().any(|pod| pod.value.waits()) {
+    let pod_waits = snapshot.pods.iter().any(|pod| pod.value.waits());
+    if !pool_selects_namespaces && !pod_waits && !is_followed {
         return;
     }
     match list::<Snapshot>(client).await {
@@ -26,7 +27,7 @@ pub(crate) async fn add(client: &Arc<KubeClient>, snapshot: &mut Snapshot, is_fo
             snapshot.mark_read([Source::Namespaces]);
         }
         // Namespaces help to explain a waiting pod; missing ones are a gap only if a pool selects namespaces.
-        Err(error) if selects => {
+        Err(error) if pool_selects_namespaces => {
             skip(snapshot, Source::Namespaces, WhySkipped::Other(error.to_string()));
         }
         Err(_) => {}

@@ -3,8 +3,8 @@
 //! The lists of a snapshot are ordered by the names that the objects should have according to their content, then by
 //! UID. An object with a different name has a defect that contains the actual name.
 
-use std::collections::{BTreeSet, HashSet};
-use std::mem::take;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::mem::{replace, take};
 
 use calipam_files::objects::names::{affinity_name, block_name, handle_name};
 use calipam_files::objects::{name_in_kind, path};
@@ -70,19 +70,19 @@ pub(super) fn sort(snapshot: &mut Snapshot) {
 /// Replaces the objects `changed` in a snapshot with their current state in `fresh`, which lacks deleted objects.
 /// Returns the old objects.
 pub(super) fn change(snapshot: &mut Snapshot, changed: &BTreeSet<Changed>, mut fresh: Snapshot) -> Snapshot {
-    let mut gone = Snapshot::default();
-    let places: Vec<(Source, String)> = changed
-        .iter()
-        .map(|changed| (changed.source, place_of(changed, &snapshot.defects)))
-        .collect();
+    let mut replaced = Snapshot::default();
+    // The paths of the changed objects in their lists, sorted and without duplicates.
+    let mut changed_paths: BTreeMap<Source, BTreeSet<String>> = BTreeMap::new();
+    for object in changed {
+        let path = old_path(object, &snapshot.defects);
+        changed_paths.entry(object.source).or_default().insert(path);
+    }
     macro_rules! change {
         ($list:ident, $source:expr, $name:expr) => {
-            let of_source = places.iter().filter(|(source, _)| *source == $source);
-            let paths: BTreeSet<&str> = of_source.map(|(_, place)| place.as_str()).collect();
-            let paths: Vec<&str> = paths.into_iter().collect();
-            let fresh = take(&mut fresh.$list);
-            if !paths.is_empty() {
-                gone.$list = merge(&mut snapshot.$list, fresh, &paths, |object, path| {
+            if let Some(paths) = changed_paths.get(&$source) {
+                let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+                let fresh = take(&mut fresh.$list);
+                replaced.$list = merge(&mut snapshot.$list, fresh, &paths, |object, path| {
                     *path = path_of(object, $name);
                 });
             }
@@ -90,31 +90,31 @@ pub(super) fn change(snapshot: &mut Snapshot, changed: &BTreeSet<Changed>, mut f
     }
     each_list!(change);
 
-    let has = |source: Source| {
+    let has_changed = |source: Source| {
         changed
             .iter()
-            .any(|changed| changed.source == source && changed.name == DEFAULT)
+            .any(|object| object.source == source && object.name == DEFAULT)
     };
-    if has(Source::IpamConfig) {
-        gone.ipam_config = std::mem::replace(&mut snapshot.ipam_config, fresh.ipam_config);
+    if has_changed(Source::IpamConfig) {
+        replaced.ipam_config = replace(&mut snapshot.ipam_config, fresh.ipam_config);
     }
-    if has(Source::ClusterInformation) {
-        gone.cluster = std::mem::replace(&mut snapshot.cluster, fresh.cluster);
-        gone.cluster_revision = std::mem::replace(&mut snapshot.cluster_revision, fresh.cluster_revision);
+    if has_changed(Source::ClusterInformation) {
+        replaced.cluster = replace(&mut snapshot.cluster, fresh.cluster);
+        replaced.cluster_revision = replace(&mut snapshot.cluster_revision, fresh.cluster_revision);
     }
-    if has(Source::KubeControllersConfiguration) {
-        gone.kube_controllers = std::mem::replace(&mut snapshot.kube_controllers, fresh.kube_controllers);
+    if has_changed(Source::KubeControllersConfiguration) {
+        replaced.kube_controllers = replace(&mut snapshot.kube_controllers, fresh.kube_controllers);
     }
 
-    let read_again: HashSet<String> = changed.iter().map(path_of_defect).collect();
-    gone.defects = snapshot
+    let defect_paths: HashSet<String> = changed.iter().map(path_of_defect).collect();
+    replaced.defects = snapshot
         .defects
-        .extract_if(.., |defect| read_again.contains(&defect.path))
+        .extract_if(.., |defect| defect_paths.contains(&defect.path))
         .collect();
     snapshot.defects.append(&mut fresh.defects);
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
     snapshot.newest_creation = snapshot.newest_creation.max(fresh.newest_creation);
-    gone
+    replaced
 }
 
 fn uid<T>(object: &Versioned<T>) -> &str {
@@ -137,11 +137,11 @@ fn in_list(mut name: String, uid: &str) -> String {
 
 /// Sorts a list by path, unless it is sorted already.
 fn sort_list<T>(list: &mut [Versioned<T>], name: impl Fn(&T) -> String) {
-    let mut last = String::new();
+    let mut previous_path = String::new();
     let is_sorted = list.iter().all(|object| {
         let path = path_of(object, &name);
-        let is_after = last < path;
-        last = path;
+        let is_after = previous_path < path;
+        previous_path = path;
         is_after
     });
     if !is_sorted {
@@ -150,12 +150,15 @@ fn sort_list<T>(list: &mut [Versioned<T>], name: impl Fn(&T) -> String) {
 }
 
 /// The path by which an object was sorted before it changed.
-fn place_of(changed: &Changed, defects: &[Defect]) -> String {
-    let path = path_of_defect(changed);
-    let begin = defects.partition_point(|defect| defect.path < path);
+fn old_path(changed: &Changed, defects: &[Defect]) -> String {
+    let defect_path = path_of_defect(changed);
+    let first = defects.partition_point(|defect| defect.path < defect_path);
     // An object with defective fields was sorted by the name that belongs to its key.
     let mut name = changed.name.clone();
-    for defect in defects[begin..].iter().take_while(|defect| defect.path == path) {
+    for defect in defects[first..]
+        .iter()
+        .take_while(|defect| defect.path == defect_path)
+    {
         if !matches!(defect.kind, DefectKind::Fields(_)) {
             continue;
         }

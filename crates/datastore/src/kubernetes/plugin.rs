@@ -72,14 +72,9 @@ impl KubeClient {
     /// # Errors
     /// If the server fails, rejects the request, or does not answer in time, as for all queries.
     pub async fn namespace_labels(&self, name: &str) -> Result<Option<BTreeMap<String, String>>> {
-        let found: Option<Object> = self
-            .get_json(
-                &format!("/api/v1/namespaces/{}", segment(name)),
-                Accept::Json,
-                "namespaces",
-            )
-            .await?;
-        Ok(found.map(|namespace| namespace.metadata.labels))
+        let path = format!("/api/v1/namespaces/{}", segment(name));
+        let namespace: Option<Object> = self.get_json(&path, Accept::Json, "namespaces").await?;
+        Ok(namespace.map(|namespace| namespace.metadata.labels))
     }
 
     /// Finds the virtual machine instance that a pod runs.
@@ -115,12 +110,17 @@ impl KubeClient {
             return Ok(None);
         };
 
-        let mut owners = metadata.owner_references.into_iter();
-        let owner = owners.find(|owner| is_kubevirt(owner, "VirtualMachine"));
+        let mut machine = None;
+        for owner in metadata.owner_references {
+            if is_kubevirt(&owner, "VirtualMachine") {
+                machine = Some(owner.name).filter(|name| !name.is_empty());
+                break;
+            }
+        }
         Ok(Some(VirtualMachine {
             uid: metadata.uid,
             is_being_deleted: metadata.deletion_timestamp.is_some(),
-            machine: owner.map(|owner| owner.name).filter(|name| !name.is_empty()),
+            machine,
         }))
     }
 
@@ -132,18 +132,20 @@ impl KubeClient {
             #[serde(rename = "podCIDR")]
             pod_cidr: String,
         }
-        let found: Option<Object<Spec>> = self
-            .get_json(&format!("/api/v1/nodes/{}", segment(name)), Accept::Json, "nodes")
-            .await?;
-        Ok(found.map(
-            |Object {
-                 mut metadata, spec, ..
-             }| NodeAddresses {
-                pod_cidr: spec.pod_cidr,
-                tunnel: metadata.annotations.remove(IPIP).filter(|text| !text.is_empty()),
-                version: metadata.resource_version,
-            },
-        ))
+        let path = format!("/api/v1/nodes/{}", segment(name));
+        let node: Option<Object<Spec>> = self.get_json(&path, Accept::Json, "nodes").await?;
+        let Some(Object {
+            mut metadata, spec, ..
+        }) = node
+        else {
+            return Ok(None);
+        };
+        let tunnel = metadata.annotations.remove(IPIP);
+        Ok(Some(NodeAddresses {
+            pod_cidr: spec.pod_cidr,
+            tunnel: tunnel.filter(|text| !text.is_empty()),
+            version: metadata.resource_version,
+        }))
     }
 
     /// Writes the IPIP tunnel address to a node that has not changed since it was read; returns false if it has. The
@@ -167,29 +169,22 @@ impl KubeClient {
     pub async fn note_plugin(&self, node: &str, plugin: Option<&str>) -> Result<()> {
         let change = json!({"metadata": {"annotations": {INSTALLED: plugin}}});
         let path = format!("/api/v1/nodes/{}", segment(node));
-        let written = self.write(Method::PATCH, &path, &change).await;
-        written
-            .map(drop)
-            .map_err(|failure| self.write_error("nodes", failure))
+        match self.write(Method::PATCH, &path, &change).await {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(self.write_error("nodes", failure)),
+        }
     }
 
     /// The addresses of a node's pods in both families.
     pub async fn pods_on(&self, node: &str) -> Result<Vec<PodAddress>> {
         let selector = format!("spec.nodeName={node}");
         let selector = utf8_percent_encode(&selector, UNRESERVED);
-        let found: Option<List<Pod>> = self
-            .get_json(
-                &format!("/api/v1/pods?fieldSelector={selector}"),
-                Accept::Json,
-                "pods",
-            )
-            .await?;
+        let path = format!("/api/v1/pods?fieldSelector={selector}");
+        let pods: Option<List<Pod>> = self.get_json(&path, Accept::Json, "pods").await?;
 
         let mut addresses = Vec::new();
-        if let Some(pods) = found {
-            for pod in &pods.items {
-                addresses.extend(pod_addresses(pod));
-            }
+        for pod in pods.iter().flat_map(|list| &list.items) {
+            addresses.extend(pod_addresses(pod));
         }
         Ok(addresses)
     }
@@ -199,15 +194,14 @@ impl KubeClient {
     pub async fn set_datastore_ready(&self, ready: bool) -> Result<bool> {
         const WHAT: &str = "clusterinformations";
         let path = format!("{}/default", self.api().calico_path(WHAT));
-        let missing = || self.error(WHAT, Failure::NotFound);
-        let mut object: Value = self
-            .get_json(&path, Accept::Json, WHAT)
-            .await?
-            .ok_or_else(missing)?;
-        if object["spec"]["datastoreReady"] == ready {
+        let Some(mut object) = self.get_json::<Value>(&path, Accept::Json, WHAT).await? else {
+            return Err(self.error(WHAT, Failure::NotFound));
+        };
+        let field = &mut object["spec"]["datastoreReady"];
+        if *field == ready {
             return Ok(true);
         }
-        object["spec"]["datastoreReady"] = ready.into();
+        *field = ready.into();
         let written = self.write(Method::PUT, &path, &object).await;
         self.unless_conflict(written, WHAT)
     }
@@ -244,12 +238,15 @@ fn pod_addresses(pod: &Pod) -> Vec<PodAddress> {
     }
     addresses.extend(pod.status.address.parse::<IpAddr>().ok());
 
-    let with_pod = |address| PodAddress {
-        namespace: pod.metadata.namespace.clone(),
-        name: pod.metadata.name.clone(),
-        address,
-    };
-    addresses.into_iter().map(with_pod).collect()
+    let mut pod_addresses = Vec::new();
+    for address in addresses {
+        pod_addresses.push(PodAddress {
+            namespace: pod.metadata.namespace.clone(),
+            name: pod.metadata.name.clone(),
+            address,
+        });
+    }
+    pod_addresses
 }
 
 fn is_kubevirt(owner: &Owner, kind: &str) -> bool {

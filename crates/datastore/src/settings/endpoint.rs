@@ -8,32 +8,33 @@ use crate::secret::redact_url;
 /// Converts an endpoint to a URL; `usual` is the default scheme.
 pub(super) fn normalise(endpoint: &str, usual: &str) -> Result<String, SettingsError> {
     let endpoint = endpoint.trim();
-    let error = |reason: &str| {
+    let no_endpoint = |reason: &str| {
         let message = format!("{:?} is not an etcd endpoint: {reason}", redact_url(endpoint));
         SettingsError::invalid(message, "expected an endpoint such as https://10.0.0.5:2379")
     };
     let (scheme, host) = endpoint.split_once("://").unwrap_or((usual, endpoint));
     let host = host.trim_end_matches('/');
     if scheme != "http" && scheme != "https" {
-        return Err(error("its scheme is neither http nor https"));
+        return Err(no_endpoint("its scheme is neither http nor https"));
     }
     if host.contains('@') {
-        return Err(error(
+        return Err(no_endpoint(
             "user and password do not belong in the URL; set ETCD_USERNAME and ETCD_PASSWORD",
         ));
     }
 
-    let no_url = || error("it is not a URL of the form https://HOST:PORT");
+    let no_url = || no_endpoint("it is not a URL of the form https://HOST:PORT");
     let url = format!("{scheme}://{host}");
     let uri: Uri = url.parse().map_err(|_| no_url())?;
+    let host_in_url = uri.host().unwrap_or_default();
     // A port that is not a number is parsed as no port at all.
-    let has_sound_port = uri.port_u16().is_some() || uri.host() == Some(host);
+    let has_sound_port = uri.port_u16().is_some() || host_in_url == host;
     let has_only_host = uri.path() == "/" && uri.query().is_none();
-    if uri.host().is_none_or(str::is_empty) || !has_sound_port || !has_only_host {
+    if host_in_url.is_empty() || !has_sound_port || !has_only_host {
         return Err(no_url());
     }
     let port = uri.port_u16().unwrap_or(2379);
-    Ok(format!("{scheme}://{}:{port}", uri.host().unwrap_or_default()))
+    Ok(format!("{scheme}://{host_in_url}:{port}"))
 }
 
 #[cfg(test)]

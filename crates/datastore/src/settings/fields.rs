@@ -118,23 +118,23 @@ impl Values {
         let mut values = Self::default();
         for field in &FIELDS {
             let Some(variable) = field.variable else { continue };
-            let prefixed = format!("CALICO_{variable}");
-            let bare = Some(variable).filter(|v| *v != API_TOKEN_VARIABLE);
-            let names = [Some(prefixed.as_str()), bare];
-            let Some((name, value)) = names
-                .into_iter()
-                .flatten()
-                .find_map(|n| environment.get(n).map(|value| (n, value)))
-            else {
-                continue;
-            };
-            check(field, value).map_err(|expected| {
-                SettingsError::invalid(
-                    format!("the environment variable {name} must be {expected}"),
-                    "unset it, or set a value that calicoctl accepts",
-                )
-            })?;
-            values.set(field, value.clone());
+            let mut names = vec![format!("CALICO_{variable}")];
+            if variable != API_TOKEN_VARIABLE {
+                names.push(variable.to_owned());
+            }
+            for name in names {
+                let Some(value) = environment.get(&name) else {
+                    continue;
+                };
+                if let Err(expected) = check(field, value) {
+                    return Err(SettingsError::invalid(
+                        format!("the environment variable {name} must be {expected}"),
+                        "unset it, or set a value that calicoctl accepts",
+                    ));
+                }
+                values.set(field, value.clone());
+                break;
+            }
         }
         Ok(values)
     }
@@ -151,18 +151,17 @@ pub(super) fn check(field: &Field, value: &str) -> Result<(), &'static str> {
 
 /// The field with the most similar name, if only a few letters differ.
 pub(super) fn similar(name: &str) -> Option<&'static str> {
-    let lower = name.to_ascii_lowercase();
-    FIELDS
-        .iter()
-        .map(|field| {
-            (
-                strsim::levenshtein(&lower, &field.name.to_ascii_lowercase()),
-                field.name,
-            )
-        })
-        .min()
-        .filter(|(distance, name)| *distance <= name.len() / 4)
-        .map(|(_, name)| name)
+    let name = name.to_ascii_lowercase();
+    let mut distances: Vec<(usize, &str)> = Vec::new();
+    for field in &FIELDS {
+        let distance = strsim::levenshtein(&name, &field.name.to_ascii_lowercase());
+        distances.push((distance, field.name));
+    }
+    let (distance, nearest) = distances.into_iter().min()?;
+    if distance > nearest.len() / 4 {
+        return None;
+    }
+    Some(nearest)
 }
 
 #[cfg(test)]

@@ -16,45 +16,47 @@ const KIND: &str = "CalicoAPIConfig";
 /// If the text is not YAML, has a field that calicoctl does not know, an invalid value, or another version or kind.
 /// Apart from version and kind, the errors contain no values, which may be secret.
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
-    let bad = |reason: String| bad(path, &reason);
-    let document: Value = serde_yaml::from_slice(text).map_err(|e| bad(syntax(&e)))?;
+    let document: Value =
+        serde_yaml::from_slice(text).map_err(|error| unusable(path, &yaml_problem(&error)))?;
     let Value::Mapping(document) = document else {
-        return Err(bad("it has no fields".into()));
+        return Err(unusable(path, "it has no fields"));
     };
     let mut version = None;
     let mut kind = None;
     let mut spec = None;
-    for (name, value) in named(&document, &bad)? {
+    for (name, value) in fields_by_name(path, &document)? {
         match name.to_ascii_lowercase().as_str() {
             "apiversion" => version = value.as_str(),
             "kind" => kind = value.as_str(),
             "metadata" => {}
             "spec" => spec = Some(value),
-            _ => return Err(unknown(path, name)),
+            _ => return Err(unknown_field(path, name)),
         }
     }
+
     for (field, expected, found) in [("apiVersion", API_VERSION, version), ("kind", KIND, kind)] {
         if found != Some(expected) {
-            return Err(bad(format!(
-                "`{field}` must be {expected}, not {:?}",
-                found.unwrap_or_default()
-            )));
+            let found = found.unwrap_or_default();
+            return Err(unusable(
+                path,
+                &format!("`{field}` must be {expected}, not {found:?}"),
+            ));
         }
     }
     match spec {
         None | Some(Value::Null) => Ok(Values::default()),
         Some(Value::Mapping(spec)) => read_spec(path, spec),
-        Some(_) => Err(bad("`spec` must contain fields".into())),
+        Some(_) => Err(unusable(path, "`spec` must contain fields")),
     }
 }
 
 /// Reads the fields of `spec` in a settings file. Names are compared without case.
 fn read_spec(path: &Path, spec: &Mapping) -> Result<Values, SettingsError> {
-    let bad = |reason: String| bad(path, &reason);
     let mut values = Values::default();
-    for (name, value) in named(spec, &bad)? {
-        let Some(field) = FIELDS.iter().find(|f| f.name.eq_ignore_ascii_case(name)) else {
-            return Err(unknown(path, name));
+    for (name, value) in fields_by_name(path, spec)? {
+        let known_field = FIELDS.iter().find(|field| field.name.eq_ignore_ascii_case(name));
+        let Some(field) = known_field else {
+            return Err(unknown_field(path, name));
         };
         let text = match value {
             Value::Null => continue,
@@ -63,35 +65,39 @@ fn read_spec(path: &Path, spec: &Mapping) -> Result<Values, SettingsError> {
             Value::Number(number) => number.to_string(),
             Value::Bool(flag) => flag.to_string(),
             Value::Sequence(_) | Value::Mapping(_) | Value::Tagged(_) => {
-                return Err(bad(format!("`spec.{}` must be a single value", field.name)));
+                let reason = format!("`spec.{}` must be a single value", field.name);
+                return Err(unusable(path, &reason));
             }
         };
-        check(field, &text).map_err(|expected| bad(format!("`spec.{}` must be {expected}", field.name)))?;
+        if let Err(expected) = check(field, &text) {
+            let reason = format!("`spec.{}` must be {expected}", field.name);
+            return Err(unusable(path, &reason));
+        }
         values.set(field, text);
     }
     Ok(values)
 }
 
-/// Returns the entries of a mapping; an error if a name is not a string.
-fn named<'m>(
-    mapping: &'m Mapping,
-    bad: &impl Fn(String) -> SettingsError,
-) -> Result<Vec<(&'m str, &'m Value)>, SettingsError> {
-    let entry = |(name, value): (&'m Value, &'m Value)| Some((name.as_str()?, value));
-    mapping
-        .iter()
-        .map(entry)
-        .collect::<Option<_>>()
-        .ok_or_else(|| bad("a field name is not text".into()))
+/// Returns the names and values of a mapping; an error if a name is not a string.
+fn fields_by_name<'m>(path: &Path, mapping: &'m Mapping) -> Result<Vec<(&'m str, &'m Value)>, SettingsError> {
+    let mut fields = Vec::new();
+    for (name, value) in mapping {
+        let Some(name) = name.as_str() else {
+            return Err(unusable(path, "a field name is not text"));
+        };
+        fields.push((name, value));
+    }
+    Ok(fields)
 }
 
-fn bad(path: &Path, reason: &str) -> SettingsError {
+/// The error for a file that calicoctl would not accept either.
+fn unusable(path: &Path, reason: &str) -> SettingsError {
     let hint = "expected a calicoctl configuration file, with apiVersion projectcalico.org/v3, kind CalicoAPIConfig and a spec";
     SettingsError::invalid(format!("{}: {reason}", path.display()), hint)
 }
 
 /// The error for a field that calicoctl does not know either.
-fn unknown(path: &Path, name: &str) -> SettingsError {
+fn unknown_field(path: &Path, name: &str) -> SettingsError {
     let message = format!("{}: unknown field `{name}`", path.display());
     match similar(name) {
         Some(similar) => SettingsError::invalid(message, format!("did you mean `{similar}`?")),
@@ -100,11 +106,13 @@ fn unknown(path: &Path, name: &str) -> SettingsError {
 }
 
 /// The position of a YAML error, or the name of a duplicate field, without the file's values.
-fn syntax(error: &serde_yaml::Error) -> String {
+fn yaml_problem(error: &serde_yaml::Error) -> String {
     let message = error.to_string();
+    if message.starts_with("duplicate entry") {
+        return message;
+    }
     match error.location() {
-        _ if message.starts_with("duplicate entry") => message,
-        Some(at) => format!("invalid YAML at line {}, column {}", at.line(), at.column()),
+        Some(place) => format!("invalid YAML at line {}, column {}", place.line(), place.column()),
         None => "invalid YAML".to_owned(),
     }
 }

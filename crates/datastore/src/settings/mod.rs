@@ -218,17 +218,15 @@ pub struct KubernetesSettings {
 impl KubernetesSettings {
     /// True if a kubeconfig or the URL of an API server is named.
     pub fn is_named(&self) -> bool {
-        let url = !self.api_endpoint.is_empty() || self.kubectl.server.is_some();
-        url || !self.kubeconfig.is_empty() || !self.kubeconfig_inline.is_empty()
+        let has_url = !self.api_endpoint.is_empty() || self.kubectl.server.is_some();
+        has_url || !self.kubeconfig.is_empty() || !self.kubeconfig_inline.is_empty()
     }
 
     /// True if the cluster is named by context, name or URL. A kubeconfig alone does not name a cluster, since its
     /// current context may be any cluster.
     pub fn names_cluster(&self) -> bool {
-        let named = [&self.context, &self.api_endpoint]
-            .into_iter()
-            .any(|name| !name.is_empty());
-        named || self.kubectl.server.is_some() || self.kubectl.cluster.is_some()
+        let has_url = !self.api_endpoint.is_empty() || self.kubectl.server.is_some();
+        has_url || !self.context.is_empty() || self.kubectl.cluster.is_some()
     }
 
     /// Returns the settings, or an error if addresses come from host-local IPAM.
@@ -264,17 +262,19 @@ impl Settings {
         environment: &BTreeMap<String, String>,
         files: &impl Files,
     ) -> Result<Self, SettingsError> {
-        let offline = offline_file(overrides, files)?;
-        let values = match (&offline, &overrides.config) {
+        let data_file = offline_file(overrides, files)?;
+        let values = if data_file.is_some() && overrides.config.is_none() {
             // A data file needs no settings, so invalid settings in the default file do not matter.
-            (Some(_), None) => Values::default(),
-            _ => load(overrides, environment, files)?,
+            Values::default()
+        } else {
+            load(overrides, environment, files)?
         };
         let kubernetes = kubernetes(&values, overrides, environment);
-        let target = match offline {
-            Some(target) => target,
+        let target = match data_file {
+            Some(file) => file,
             None => server(&values, overrides, files)?,
         };
+
         // For the Kubernetes datastore, the kubeconfig may be at its default path.
         if let Some(context) = &overrides.context
             && target != Target::Kubernetes
@@ -349,20 +349,24 @@ fn load(
 /// The server that holds the data: the one on the command line, or the one in the settings, or etcd v3 if endpoints are
 /// set, or else Kubernetes.
 fn server(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Target, SettingsError> {
-    let kind = match (
-        overrides.datastore.as_deref(),
-        &overrides.etcd_endpoints,
-        values.text("datastoreType"),
-    ) {
-        (Some(kind), ..) => kind,
+    let type_in_settings = values.text("datastoreType");
+    let datastore_type = if let Some(on_command_line) = overrides.datastore.as_deref() {
+        on_command_line
+    } else if overrides.etcd_endpoints.is_some() {
         // Endpoints on the command line imply etcd; the settings may name its version.
-        (None, Some(_), kind) => kind.filter(|kind| *kind == "etcdv2").unwrap_or("etcd"),
-        (None, None, Some(kind @ ("etcdv3" | "etcdv2" | "kubernetes"))) => kind,
-        (None, None, Some(other)) => return Err(SettingsError::unknown_datastore(other)),
-        (None, None, None) if values.text("etcdEndpoints").is_some() => "etcd",
-        (None, None, None) => "kubernetes",
+        match type_in_settings {
+            Some("etcdv2") => "etcdv2",
+            _ => "etcd",
+        }
+    } else {
+        match type_in_settings {
+            Some(known @ ("etcdv3" | "etcdv2" | "kubernetes")) => known,
+            Some(unknown) => return Err(SettingsError::unknown_datastore(unknown)),
+            None if values.text("etcdEndpoints").is_some() => "etcd",
+            None => "kubernetes",
+        }
     };
-    Ok(match kind {
+    Ok(match datastore_type {
         "kubernetes" => Target::Kubernetes,
         "etcdv2" => Target::EtcdV2(etcd(values, overrides, files)?),
         _ => Target::Etcd(etcd(values, overrides, files)?),
@@ -433,26 +437,22 @@ fn kubernetes(
     overrides: &Overrides,
     environment: &BTreeMap<String, String>,
 ) -> KubernetesSettings {
-    let from_environment = || {
-        environment
-            .get("CALICO_KUBECONFIG")
-            .or(environment.get("KUBECONFIG"))
-            .cloned()
-    };
-    let kubeconfig = overrides
-        .kubeconfig
-        .clone()
-        .or_else(|| values.text("kubeconfig").map(str::to_owned))
-        .or_else(from_environment)
+    let on_command_line = overrides.kubeconfig.as_deref();
+    let in_environment = environment
+        .get("CALICO_KUBECONFIG")
+        .or(environment.get("KUBECONFIG"));
+    let kubeconfig = on_command_line
+        .or(values.text("kubeconfig"))
+        .or(in_environment.map(String::as_str))
         .unwrap_or_default();
-    let inline = values.owned("kubeconfigInline");
+    // A kubeconfig on the command line overrides the inline one.
+    let mut kubeconfig_inline = String::new();
+    if on_command_line.is_none() {
+        kubeconfig_inline = values.owned("kubeconfigInline");
+    }
     KubernetesSettings {
-        kubeconfig,
-        kubeconfig_inline: Secret::new(if overrides.kubeconfig.is_some() {
-            String::new()
-        } else {
-            inline
-        }),
+        kubeconfig: kubeconfig.to_owned(),
+        kubeconfig_inline: Secret::new(kubeconfig_inline),
         context: overrides
             .context
             .clone()

@@ -17,28 +17,35 @@ pub(super) fn tls(
     files: &impl Files,
 ) -> Result<TlsSettings, SettingsError> {
     let inline = ["etcdCACert", "etcdCert", "etcdKey"].map(|name| values.text(name));
-    let named = ["etcdCACertFile", "etcdCertFile", "etcdKeyFile"].map(|name| values.text(name));
-    let whats = ["CA certificate", "client certificate", "client key"];
-    if inline.iter().any(Option::is_some) && named.iter().any(Option::is_some) {
+    let paths = ["etcdCACertFile", "etcdCertFile", "etcdKeyFile"].map(|name| values.text(name));
+    if inline.iter().any(Option::is_some) && paths.iter().any(Option::is_some) {
         return Err(SettingsError::invalid(
             "TLS certificates are given both inline and as files",
             "keep either etcdCACert, etcdCert and etcdKey, or etcdCACertFile, etcdCertFile and etcdKeyFile",
         ));
     }
+
+    let on_command_line = [&overrides.etcd_cacert, &overrides.etcd_cert, &overrides.etcd_key];
+    let contents = [PemContent::Ca, PemContent::Certificate, PemContent::Key];
     let mut pems = [None, None, None];
-    let given = [&overrides.etcd_cacert, &overrides.etcd_cert, &overrides.etcd_key];
-    for (i, what) in whats.into_iter().enumerate() {
-        pems[i] = match (given[i], inline[i], named[i]) {
-            (Some(path), _, _) => Some(read_pem(path, what, files)?),
-            (None, Some(text), _) => Some(text.to_owned()),
-            (None, None, Some(path)) => Some(read_pem(Path::new(path), what, files)?),
-            (None, None, None) => None,
+    for (i, content) in contents.into_iter().enumerate() {
+        let text = if let Some(path) = on_command_line[i] {
+            read_pem(path, content, files)?
+        } else if let Some(text) = inline[i] {
+            text.to_owned()
+        } else if let Some(path) = paths[i] {
+            read_pem(Path::new(path), content, files)?
+        } else {
+            continue;
         };
-        if let Some(text) = &pems[i] {
-            check_pem(text.as_bytes(), i == 2).map_err(|reason| {
-                SettingsError::invalid(format!("the {what} is not usable: {reason}"), PEM)
-            })?;
+        if let Err(reason) = check_pem(text.as_bytes(), content) {
+            let name = content.name();
+            return Err(SettingsError::invalid(
+                format!("the {name} is not usable: {reason}"),
+                PEM,
+            ));
         }
+        pems[i] = Some(text);
     }
     let [ca, certificate, key] = pems;
     let identity = match (certificate, key) {
@@ -52,6 +59,25 @@ pub(super) fn tls(
 
 const PEM: &str = "certificates and keys are PEM files";
 
+/// The content of a PEM text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PemContent {
+    Ca,
+    Certificate,
+    Key,
+}
+
+impl PemContent {
+    /// The name in errors.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ca => "CA certificate",
+            Self::Certificate => "client certificate",
+            Self::Key => "client key",
+        }
+    }
+}
+
 /// The error for a client certificate without its key, or a key without its certificate.
 fn half(given: &str) -> SettingsError {
     let message = format!("a client certificate and its key belong together; only the {given} is given");
@@ -59,27 +85,31 @@ fn half(given: &str) -> SettingsError {
 }
 
 /// Checks text in PEM; the error does not contain the text.
-fn check_pem(text: &[u8], is_key: bool) -> Result<(), &'static str> {
+fn check_pem(text: &[u8], content: PemContent) -> Result<(), &'static str> {
     let reason = |error: pem::Error| match error {
         pem::Error::NoItemsFound => "it has no such PEM block",
         _ => "its PEM text is damaged",
     };
-    if is_key {
+    if content == PemContent::Key {
         return PrivateKeyDer::from_pem_slice(text).map(drop).map_err(reason);
     }
-    let mut blocks = CertificateDer::pem_slice_iter(text);
-    blocks
-        .next()
-        .unwrap_or(Err(pem::Error::NoItemsFound))
-        .map_err(reason)?;
-    blocks.try_for_each(|block| block.map(drop).map_err(reason))
+    let mut has_certificate = false;
+    for certificate in CertificateDer::pem_slice_iter(text) {
+        certificate.map_err(reason)?;
+        has_certificate = true;
+    }
+    if !has_certificate {
+        return Err(reason(pem::Error::NoItemsFound));
+    }
+    Ok(())
 }
 
-/// Reads a file of certificates or a key. `what` names it in errors.
-fn read_pem(path: &Path, what: &'static str, files: &impl Files) -> Result<String, SettingsError> {
+/// Reads a file of certificates or a key.
+fn read_pem(path: &Path, content: PemContent, files: &impl Files) -> Result<String, SettingsError> {
+    let name = content.name();
     let unreadable = |reason: String| {
         SettingsError::unreadable(
-            format!("cannot read the {what} {}: {reason}", path.display()),
+            format!("cannot read the {name} {}: {reason}", path.display()),
             PEM,
         )
     };

@@ -152,17 +152,20 @@ impl Datastore {
     /// # Errors
     /// The same as for [`Self::observe`].
     pub async fn follow(&self, progress: &ProgressFn) -> Result<OrWholeRead<(Snapshot, Followed)>> {
-        let mut started = match &self.beside {
+        let started = match &self.beside {
             Some(kubernetes) => both::follow(&*self.backend, kubernetes, progress).await?,
             None => {
                 let started = self.backend.follow(progress).await?;
                 started.map(|(snapshot, feed)| (snapshot, Followed::new(vec![feed])))
             }
         };
-        if let Ok((snapshot, _)) = &mut started {
-            self.add_namespaces(snapshot, true).await;
-        }
-        Ok(started)
+        let (mut snapshot, followed) = match started {
+            Ok(started) => started,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let is_followed = true;
+        self.add_namespaces(&mut snapshot, is_followed).await;
+        Ok(Ok((snapshot, followed)))
     }
 
     /// Continues to follow etcd over this connection to the same datastore. Kubernetes is still followed by the watches

@@ -65,22 +65,20 @@ impl AllocatorStore {
             Target::Etcd(etcd) => {
                 // The first request shows if a single endpoint answers.
                 let probe = etcd.endpoints.len() > 1;
-                Box::new(EtcdStore::new(
-                    EtcdClient::connect_first(etcd, probe).await?.into(),
-                ))
+                let client = EtcdClient::connect_first(etcd, probe).await?;
+                Box::new(EtcdStore::new(client.into()))
             }
             Target::EtcdV2(etcd) => {
-                let location = etcd
-                    .endpoints
-                    .first()
-                    .map(|url| redact_url(url))
-                    .unwrap_or_default();
+                let location = match etcd.endpoints.first() {
+                    Some(url) => redact_url(url),
+                    None => String::new(),
+                };
                 return Err(not_for_calico_2(&location, ASSIGN));
             }
             Target::Kubernetes => {
-                let client =
-                    KubeClient::connect_without_discovery(settings.kubernetes.require_calico_ipam()?).await?;
-                let is_assumed = settings.kubernetes.api_group.is_empty();
+                let kubernetes = settings.kubernetes.require_calico_ipam()?;
+                let client = KubeClient::connect_without_discovery(kubernetes).await?;
+                let is_assumed = kubernetes.api_group.is_empty();
                 Box::new(KubeStore::new(client, is_assumed, selecting))
             }
             Target::File(path) => {

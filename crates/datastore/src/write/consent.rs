@@ -30,14 +30,15 @@ impl fmt::Display for Question {
         } else {
             &self.cluster
         };
-        let doing = if self.unlocks {
+        let action = if self.unlocks {
             "Unlock".to_owned()
         } else if let Some(pods) = self.pods {
-            format!("Evict {pods} {} of", if pods == 1 { "pod" } else { "pods" })
+            let noun = if pods == 1 { "pod" } else { "pods" };
+            format!("Evict {pods} {noun} of")
         } else {
             format!("Change {} of", self.objects())
         };
-        write!(f, "{doing} cluster {cluster} at {}?", self.location)
+        write!(f, "{action} cluster {cluster} at {}?", self.location)
     }
 }
 
@@ -45,13 +46,14 @@ impl Question {
     /// Formats the objects that change, such as `12 addresses, 3 blocks and 11 handles`.
     fn objects(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
-        for (number, one, many) in [
+        for (count, singular, plural) in [
             (self.addresses, "address", "addresses"),
             (self.blocks, "block", "blocks"),
             (self.handles, "handle", "handles"),
         ] {
-            if number > 0 {
-                parts.push(format!("{number} {}", if number == 1 { one } else { many }));
+            if count > 0 {
+                let noun = if count == 1 { singular } else { plural };
+                parts.push(format!("{count} {noun}"));
             }
         }
         if self.others > 0 {

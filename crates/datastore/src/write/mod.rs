@@ -180,13 +180,17 @@ impl Batch {
 /// True if the objects that were read as evidence are in the expected state. Ignores [`Precondition::NoBlockSince`],
 /// which only etcd v3 compares.
 pub(crate) fn are_expected(found: &[Option<Stored>], evidence: &[(Key, Precondition)]) -> bool {
-    let is_expected = |found: &Option<Stored>, expected: &Precondition| match (found, expected) {
-        (None, Precondition::Absent) | (_, Precondition::NoBlockSince(_)) => true,
-        (Some(found), Precondition::At(version)) => is_version(&found.revision, version),
-        _ => false,
-    };
-    let mut pairs = found.iter().zip(evidence);
-    pairs.all(|(found, (_, expected))| is_expected(found, expected))
+    for (object, (_, expected)) in found.iter().zip(evidence) {
+        let is_expected = match (object, expected) {
+            (None, Precondition::Absent) | (_, Precondition::NoBlockSince(_)) => true,
+            (Some(object), Precondition::At(version)) => is_version(&object.revision, version),
+            _ => false,
+        };
+        if !is_expected {
+            return false;
+        }
+    }
+    true
 }
 
 /// True if both are the same version of the same object, regardless of labels.

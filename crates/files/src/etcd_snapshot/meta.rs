@@ -32,7 +32,7 @@ pub(crate) struct Meta {
 
 /// True if a file that begins with `head` could be a bbolt database. A `head` of a little over 64 KiB is enough.
 pub(crate) fn looks_like_snapshot(head: &[u8]) -> bool {
-    let has_magic = |at: usize| number(head, at + PAGE_HEADER, 4) == Some(u64::from(MAGIC));
+    let has_magic = |page_start: usize| number(head, page_start + PAGE_HEADER, 4) == Some(u64::from(MAGIC));
     has_magic(0) || PAGE_SIZES.iter().any(|size| has_magic(*size as usize))
 }
 
@@ -56,12 +56,12 @@ impl Meta {
             let Some(meta) = Self::parse(&head, page_size as usize) else {
                 continue;
             };
-            if newest
-                .as_ref()
-                .is_none_or(|other| meta.transaction >= other.transaction)
+            if let Some(other) = &newest
+                && other.transaction > meta.transaction
             {
-                newest = Some(meta);
+                continue;
             }
+            newest = Some(meta);
         }
         if let Some(newest) = newest {
             return Ok(newest);
@@ -74,16 +74,19 @@ impl Meta {
         ))
     }
 
-    /// Reads the meta page at `at`, if it is valid.
-    fn parse(head: &[u8], at: usize) -> Option<Self> {
-        let meta = head.get(at + PAGE_HEADER..)?;
+    /// Reads the meta page that starts at `page_start`; `None` if it is not valid.
+    fn parse(head: &[u8], page_start: usize) -> Option<Self> {
+        let meta = head.get(page_start + PAGE_HEADER..)?;
         let is_valid = number(meta, 0, 4)? == u64::from(MAGIC)
             && number(meta, 4, 4)? == u64::from(VERSION)
             && number(meta, CHECKED, 8)? == fnv1a(meta.get(..CHECKED)?);
         let page_size = number(meta, 8, 4)? as u32;
         // The second meta page begins at the end of the first.
-        let is_placed = PAGE_SIZES.contains(&page_size) && (at == 0 || at == page_size as usize);
-        (is_valid && is_placed).then_some(Self {
+        let is_start = page_start == 0 || page_start == page_size as usize;
+        if !is_valid || !is_start || !PAGE_SIZES.contains(&page_size) {
+            return None;
+        }
+        Some(Self {
             page_size,
             root: number(meta, 16, 8)?,
             pages: number(meta, 40, 8)?,
@@ -92,10 +95,14 @@ impl Meta {
     }
 }
 
-/// The little-endian number of `len` bytes at `at`.
-pub(crate) fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
-    let bytes = bytes.get(at..at.checked_add(len)?)?;
-    Some(bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
+/// The little-endian number in the `len` bytes from `offset` on.
+pub(crate) fn number(bytes: &[u8], offset: usize, len: usize) -> Option<u64> {
+    let bytes = bytes.get(offset..offset.checked_add(len)?)?;
+    let mut number = 0;
+    for byte in bytes.iter().rev() {
+        number = number << 8 | u64::from(*byte);
+    }
+    Some(number)
 }
 
 fn fnv1a(bytes: &[u8]) -> u64 {

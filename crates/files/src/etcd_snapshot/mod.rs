@@ -109,10 +109,13 @@ fn while_verified(
     let meta = Meta::read(&mut file)?;
     let pages = Pages::new(file, &meta)?;
     thread::scope(|scope| {
-        let checksum = scope.spawn(|| verify_checksum(path, meta.page_size));
-        let read = read(pages, meta.root);
-        let verified = checksum.join().unwrap_or_else(|panic| resume_unwind(panic))?;
-        Ok(SnapshotInfo { verified, ..read? })
+        let checksum_thread = scope.spawn(|| verify_checksum(path, meta.page_size));
+        let result = read(pages, meta.root);
+        let verified = match checksum_thread.join() {
+            Ok(verified) => verified?,
+            Err(panic) => resume_unwind(panic),
+        };
+        Ok(SnapshotInfo { verified, ..result? })
     })
 }
 
@@ -122,14 +125,17 @@ fn each_part<D: Send>(
     read: impl Fn(&[u64]) -> FileResult<D> + Sync,
     mut take: impl FnMut(D) + Send,
 ) -> FileResult<()> {
-    let ended = in_order(subtrees.chunks(SUBTREES), read, |decoded| match decoded {
+    let end = in_order(subtrees.chunks(SUBTREES), read, |decoded| match decoded {
         Ok(decoded) => {
             take(decoded);
             ControlFlow::Continue(())
         }
         Err(error) => ControlFlow::Break(error),
     });
-    ended.break_value().map_or(Ok(()), Err)
+    match end {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -318,20 +324,20 @@ fn verify_checksum(path: &Path, page_size: u32) -> FileResult<bool> {
     }
 
     let mut hasher = Context::new(&SHA256);
-    let mut left = len - DIGEST;
+    let mut remaining = len - DIGEST;
     let mut buffer = vec![0; 1 << 20];
-    while left > 0 {
-        let part = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
-        file.read_exact(&mut buffer[..part])?;
-        hasher.update(&buffer[..part]);
-        left -= part as u64;
+    while remaining > 0 {
+        let piece_len = remaining.min(buffer.len() as u64) as usize;
+        let piece = &mut buffer[..piece_len];
+        file.read_exact(piece)?;
+        hasher.update(piece);
+        remaining -= piece_len as u64;
     }
 
     let mut stated = [0; DIGEST as usize];
     file.read_exact(&mut stated)?;
-    if hasher.finish().as_ref() == stated {
-        Ok(true)
-    } else {
-        Err(FileError::SnapshotChecksum)
+    if hasher.finish().as_ref() != stated {
+        return Err(FileError::SnapshotChecksum);
     }
+    Ok(true)
 }

@@ -81,15 +81,15 @@ impl Pages {
             if kind(&bytes) != BRANCH {
                 break;
             }
-            let mut next = Vec::new();
+            let mut next_level = Vec::new();
             for page in level {
                 self.load(page, &mut bytes)?;
                 match kind(&bytes) {
-                    BRANCH => next.extend(children(page, &bytes)?),
-                    _ => next.push(page),
+                    BRANCH => next_level.extend(children(page, &bytes)?),
+                    _ => next_level.push(page),
                 }
             }
-            level = next;
+            level = next_level;
         }
         Ok(level)
     }
@@ -179,24 +179,31 @@ fn elements(bytes: &[u8]) -> usize {
 
 /// The pages below a branch.
 fn children(page: u64, bytes: &[u8]) -> FileResult<Vec<u64>> {
-    let child = |i| number(bytes, PAGE_HEADER + i * ELEMENT + 8, 8);
-    let children: Option<Vec<u64>> = (0..elements(bytes)).map(child).collect();
-    children.ok_or_else(|| damaged(page, "is shorter than it says"))
+    let mut children = Vec::new();
+    for index in 0..elements(bytes) {
+        let Some(child) = number(bytes, PAGE_HEADER + index * ELEMENT + 8, 8) else {
+            return Err(damaged(page, "is shorter than it says"));
+        };
+        children.push(child);
+    }
+    Ok(children)
 }
 
 /// The key and the value of an element of a leaf page; `None` if they are not within the page.
 fn leaf_element(bytes: &[u8], index: usize) -> Option<Element<'_>> {
-    let at = PAGE_HEADER + index * ELEMENT;
-    let part = |offset| number(bytes, at + offset, 4).map(|n| n as usize);
-    let key_at = at.checked_add(part(4)?)?;
-    let value_at = key_at.checked_add(part(8)?)?;
-    let end = value_at.checked_add(part(12)?)?;
-    let key = bytes.get(key_at..value_at)?;
-    let value = bytes.get(value_at..end)?;
+    let start = PAGE_HEADER + index * ELEMENT;
+    let flags = number(bytes, start, 4)?;
+    let key_offset = number(bytes, start + 4, 4)? as usize;
+    let key_len = number(bytes, start + 8, 4)? as usize;
+    let value_len = number(bytes, start + 12, 4)? as usize;
+
+    let key_start = start.checked_add(key_offset)?;
+    let value_start = key_start.checked_add(key_len)?;
+    let value_end = value_start.checked_add(value_len)?;
     Some(Element {
-        is_bucket: part(0)? & 1 != 0,
-        key,
-        value,
+        is_bucket: flags & 1 != 0,
+        key: bytes.get(key_start..value_start)?,
+        value: bytes.get(value_start..value_end)?,
     })
 }
 

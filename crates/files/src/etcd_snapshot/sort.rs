@@ -21,8 +21,8 @@ pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
     let handles = &mut snapshot.handles;
     let endpoints = &mut snapshot.endpoints;
     thread::scope(|scope| {
-        scope.spawn(|| by_text(handles, |handle, key| handle.value.id().push_to(key)));
-        by_text(endpoints, |endpoint, key| {
+        scope.spawn(|| sort_by_text(handles, |handle, key| handle.value.id().push_to(key)));
+        sort_by_text(endpoints, |endpoint, key| {
             endpoint.value.namespace().push_to(key);
             key.push('/');
             endpoint.value.push_name(key);
@@ -38,36 +38,36 @@ pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
 
 /// Sorts items by the strings that `write_key` writes. Keeps only the beginnings of the strings in memory, since a
 /// million full strings would be as large as all other data. The sort is stable.
-fn by_text<T>(items: &mut Vec<T>, write_key: impl Fn(&T, &mut String)) {
+fn sort_by_text<T>(items: &mut Vec<T>, write_key: impl Fn(&T, &mut String)) {
+    // The beginning of each item's string, and the item's index.
     let mut order: Vec<([u8; HEAD], u32)> = Vec::with_capacity(items.len());
     let mut key = String::new();
-    for (place, item) in (0..).zip(items.iter()) {
+    for (index, item) in (0..).zip(items.iter()) {
         key.clear();
         write_key(item, &mut key);
         let mut head = [0; HEAD];
         let len = key.len().min(HEAD);
         head[..len].copy_from_slice(&key.as_bytes()[..len]);
-        order.push((head, place));
+        order.push((head, index));
     }
 
-    let full_key = |place: u32| {
+    let full_key = |index: u32| {
         let mut key = String::new();
-        write_key(&items[place as usize], &mut key);
+        write_key(&items[index as usize], &mut key);
         key
     };
-    order.sort_unstable_by(
-        |(head, place), (other_head, other_place)| match head.cmp(other_head) {
-            Ordering::Equal => {
-                let by_key = full_key(*place).cmp(&full_key(*other_place));
-                by_key.then(place.cmp(other_place))
-            }
-            by_head => by_head,
-        },
-    );
+    order.sort_unstable_by(|(head, index), (other_head, other_index)| {
+        let by_head = head.cmp(other_head);
+        if by_head != Ordering::Equal {
+            return by_head;
+        }
+        let by_key = full_key(*index).cmp(&full_key(*other_index));
+        by_key.then(index.cmp(other_index))
+    });
 
     let mut unsorted: Vec<Option<T>> = std::mem::take(items).into_iter().map(Some).collect();
-    for (_, place) in order {
-        items.extend(unsorted[place as usize].take());
+    for (_, index) in order {
+        items.extend(unsorted[index as usize].take());
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
             .collect();
         let mut expected = items.clone();
         expected.sort();
-        by_text(&mut items, |(text, _), key| key.push_str(text));
+        sort_by_text(&mut items, |(text, _), key| key.push_str(text));
         assert_eq!(items, expected);
     }
 }

@@ -35,19 +35,19 @@ pub(super) struct Line<'a> {
 impl<'a> Line<'a> {
     /// Makes the line of an entry. A key that is not UTF-8 and a value that is not JSON are written in base64.
     pub(super) fn new(entry: &RawEntry<'a>) -> Self {
-        let key = std::str::from_utf8(entry.key).ok().map(Cow::Borrowed);
-        let key_bytes = key.is_none().then(|| STANDARD.encode(entry.key));
-        let value = as_json(entry.value);
-        let bytes = value.is_none().then(|| STANDARD.encode(entry.value));
-        let revision = Some(entry.mod_revision.to_string().into());
-        Self {
-            key,
-            key_bytes,
-            revision,
-            value,
-            bytes,
-            entries: None,
+        let mut line = Self {
+            revision: Some(entry.mod_revision.to_string().into()),
+            ..Self::default()
+        };
+        match std::str::from_utf8(entry.key) {
+            Ok(key) => line.key = Some(Cow::Borrowed(key)),
+            Err(_) => line.key_bytes = Some(STANDARD.encode(entry.key)),
         }
+        match as_json(entry.value) {
+            Some(value) => line.value = Some(value),
+            None => line.bytes = Some(STANDARD.encode(entry.value)),
+        }
+        line
     }
 
     pub(super) fn footer(entries: u64) -> Self {
@@ -59,15 +59,19 @@ impl<'a> Line<'a> {
 
     /// Passes the entry in the line to `sink`.
     pub(super) fn pass_to(&self, sink: &mut impl FnMut(&RawEntry<'_>)) -> Result<(), String> {
-        let base64 = |text: &String| STANDARD.decode(text).map_err(|e| format!("not base64: {e}"));
+        let from_base64 = |text: &String| {
+            STANDARD
+                .decode(text)
+                .map_err(|error| format!("not base64: {error}"))
+        };
         let key = match (&self.key, &self.key_bytes) {
             (Some(key), None) => Cow::Borrowed(key.as_bytes()),
-            (None, Some(bytes)) => base64(bytes)?.into(),
+            (None, Some(base64)) => from_base64(base64)?.into(),
             _ => return Err("it needs one of `key` and `keyBytes`".into()),
         };
         let value = match (self.value, &self.bytes) {
             (Some(value), None) => Cow::Borrowed(value.get().as_bytes()),
-            (None, Some(bytes)) => base64(bytes)?.into(),
+            (None, Some(base64)) => from_base64(base64)?.into(),
             _ => return Err("it needs one of `value` and `bytes`".into()),
         };
         let revision = self.revision.as_deref().unwrap_or("0");

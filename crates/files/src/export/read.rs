@@ -22,10 +22,13 @@ const PIECE: usize = 1 << 20;
 
 /// True if a file that begins with `head` could be an export, compressed or not.
 pub fn looks_like_export(head: &[u8]) -> bool {
+    if head.starts_with(&ZSTD_MAGIC) {
+        return true;
+    }
     // The order of the header's fields is not part of the format.
-    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let names_format = || line.windows(FORMAT.len()).any(|part| part == FORMAT.as_bytes());
-    head.starts_with(&ZSTD_MAGIC) || (head.starts_with(b"{") && names_format())
+    let first_line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mut parts = first_line.windows(FORMAT.len());
+    head.starts_with(b"{") && parts.any(|part| part == FORMAT.as_bytes())
 }
 
 /// Reads an export, and passes every entry to `sink`.
@@ -43,25 +46,25 @@ pub(crate) fn read_some(
     is_wanted: &dyn Fn(&[u8]) -> bool,
     mut sink: impl FnMut(&RawEntry<'_>),
 ) -> Result<Header> {
-    let mut begin = || -> FileResult<Header> {
-        let mut export = Export::open(path)?;
-        let mut tally = Tally::default();
-        while let Some(piece) = export.piece()? {
-            if let ControlFlow::Break(end) = tally.add(piece.decode(is_wanted, &mut sink)) {
-                end?;
-                export.finish()?;
-                return Ok(export.header);
-            }
+    let failed = |kind| Error::new(path, kind);
+    let mut export = Export::open(path).map_err(failed)?;
+    let mut tally = Tally::default();
+    while let Some(piece) = export.piece().map_err(failed)? {
+        let decoded = piece.decode(is_wanted, &mut sink);
+        if let ControlFlow::Break(end) = tally.add(decoded) {
+            end.map_err(failed)?;
+            export.finish().map_err(failed)?;
+            return Ok(export.header);
         }
-        Err(tally.cut())
-    };
-    begin().map_err(|kind| Error::new(path, kind))
+    }
+    Err(failed(tally.cut()))
 }
 
 /// Reads only the first line of an export.
 pub fn header_of(path: &Path) -> Result<Header> {
-    let header = Lines::open(path).and_then(|mut lines| read_header(&mut lines));
-    header.map_err(|kind| Error::new(path, kind))
+    let failed = |kind| Error::new(path, kind);
+    let mut lines = Lines::open(path).map_err(failed)?;
+    read_header(&mut lines).map_err(failed)
 }
 
 /// A result whose error has no path.
@@ -72,18 +75,20 @@ fn read_header(lines: &mut Lines) -> FileResult<Header> {
     if !lines.next()? {
         return Err(FileError::Empty);
     }
-    let value: serde_json::Value =
-        serde_json::from_slice(&lines.text).map_err(|e| FileError::UnknownKind(format!(" ({e})")))?;
-    if value["format"] != FORMAT {
+    let header: serde_json::Value =
+        serde_json::from_slice(&lines.text).map_err(|error| FileError::UnknownKind(format!(" ({error})")))?;
+    if header["format"] != FORMAT {
         return Err(FileError::UnknownKind(String::new()));
     }
-    match value["version"].as_u64() {
-        Some(version) if version != VERSION => Err(FileError::ExportVersion(version)),
-        _ => serde_json::from_value(value).map_err(|e| FileError::ExportLine {
-            line: 1,
-            reason: e.to_string(),
-        }),
+    if let Some(version) = header["version"].as_u64()
+        && version != VERSION
+    {
+        return Err(FileError::ExportVersion(version));
     }
+    serde_json::from_value(header).map_err(|error| FileError::ExportLine {
+        line: 1,
+        reason: error.to_string(),
+    })
 }
 
 /// An export whose header has been read.
@@ -143,18 +148,20 @@ impl Piece {
         mut sink: impl FnMut(&RawEntry<'_>),
     ) -> Decoded {
         let mut decoded = Decoded::default();
-        let mut rest = self.0.as_slice();
-        while !rest.is_empty() {
-            let (line, after) = rest.split_at(memchr(b'\n', rest).map_or(rest.len(), |place| place + 1));
-            rest = after;
+        let mut unread = self.0.as_slice();
+        while !unread.is_empty() {
+            let line_length = match memchr(b'\n', unread) {
+                Some(line_break) => line_break + 1,
+                None => unread.len(),
+            };
+            let (line, after) = unread.split_at(line_length);
+            unread = after;
             decoded.lines += 1;
-            match decode_line(line, is_wanted, &mut sink) {
-                None => decoded.entries += 1,
-                end => {
-                    decoded.end = end;
-                    break;
-                }
+            decoded.end = decode_line(line, is_wanted, &mut sink);
+            if decoded.end.is_some() {
+                break;
             }
+            decoded.entries += 1;
         }
         decoded
     }
@@ -165,7 +172,10 @@ impl Piece {
 fn plain_key(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(br#"{"key":""#)?;
     let key = rest.get(..memchr(b'"', rest)?)?;
-    (!key.contains(&b'\\') && line.ends_with(b"}\n")).then_some(key)
+    if key.contains(&b'\\') || !line.ends_with(b"}\n") {
+        return None;
+    }
+    Some(key)
 }
 
 /// Passes the entry in a line to `sink` if it is wanted. A line without an entry ends the export.
@@ -174,7 +184,9 @@ fn decode_line(
     is_wanted: &(impl Fn(&[u8]) -> bool + ?Sized),
     sink: &mut impl FnMut(&RawEntry<'_>),
 ) -> Option<End> {
-    if plain_key(text).is_some_and(|key| !is_wanted(key)) {
+    if let Some(key) = plain_key(text)
+        && !is_wanted(key)
+    {
         return None;
     }
     let without_break = text.strip_suffix(b"\n").unwrap_or(text);
@@ -213,7 +225,7 @@ impl Tally {
     pub fn add(&mut self, decoded: Decoded) -> ControlFlow<FileResult<()>> {
         self.lines += decoded.lines;
         self.entries += decoded.entries;
-        let wrong = |reason: String| FileError::ExportLine {
+        let invalid_line = |reason: String| FileError::ExportLine {
             line: self.lines + 1,
             reason,
         };
@@ -222,10 +234,10 @@ impl Tally {
             Some(End::Footer(stated)) if stated == self.entries => ControlFlow::Break(Ok(())),
             Some(End::Footer(stated)) => {
                 let reason = format!("it states {stated} entries, but there are {}", self.entries);
-                ControlFlow::Break(Err(wrong(reason)))
+                ControlFlow::Break(Err(invalid_line(reason)))
             }
             Some(End::Cut) => ControlFlow::Break(Err(self.cut())),
-            Some(End::Wrong(reason)) => ControlFlow::Break(Err(wrong(reason))),
+            Some(End::Wrong(reason)) => ControlFlow::Break(Err(invalid_line(reason))),
         }
     }
 
@@ -288,17 +300,16 @@ impl Lines {
         }
         if let Err(error) = read {
             // The lines before the error are still passed on, since they could end the export or be invalid.
-            let whole = piece
-                .iter()
-                .rposition(|byte| *byte == b'\n')
-                .map_or(0, |place| place + 1);
-            piece.truncate(whole);
-            if piece.is_empty() {
+            let Some(last_break) = piece.iter().rposition(|byte| *byte == b'\n') else {
                 return Err(self.failure(error));
-            }
+            };
+            piece.truncate(last_break + 1);
             self.failed = Some(error);
         }
-        Ok((!piece.is_empty()).then_some(piece))
+        if piece.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(piece))
     }
 
     /// Converts an I/O error, which zstd also reports for invalid data.

@@ -1,14 +1,13 @@
 //! Writes an export.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
 use super::Header;
 use super::line::Line;
-use crate::error::{Error, FileError, Result};
+use crate::error::{Error, Result};
 use crate::raw::RawEntry;
 use crate::regular;
 
@@ -40,26 +39,24 @@ impl Output {
 impl Writer {
     /// Creates an export at `path`, compressed if `path` ends with `.zst`. No other user may read the file.
     pub fn create(path: &Path, header: &Header) -> Result<Self> {
-        let begin = || -> std::io::Result<Self> {
-            let folder = regular::folder_of(path);
-            let file = BufWriter::with_capacity(1 << 18, NamedTempFile::new_in(folder)?);
-            let output = if path.extension().is_some_and(|e| e == "zst") {
-                let mut packed = zstd::Encoder::new(file, LEVEL)?;
-                // An archive is kept for years. Data that the disk has corrupted must not pass as correct.
-                packed.include_checksum(true)?;
-                Output::Packed(packed)
-            } else {
-                Output::Plain(file)
-            };
-            let mut writer = Self {
-                path: path.to_owned(),
-                output,
-                entries: 0,
-            };
-            writer.line(header)?;
-            Ok(writer)
+        let failed = |error: io::Error| Error::new(path, error);
+        let temporary = NamedTempFile::new_in(regular::folder_of(path)).map_err(failed)?;
+        let file = BufWriter::with_capacity(1 << 18, temporary);
+        let output = if path.extension().is_some_and(|extension| extension == "zst") {
+            let mut encoder = zstd::Encoder::new(file, LEVEL).map_err(failed)?;
+            // An archive is kept for years. Data that the disk has corrupted must not pass as correct.
+            encoder.include_checksum(true).map_err(failed)?;
+            Output::Packed(encoder)
+        } else {
+            Output::Plain(file)
         };
-        begin().map_err(|e| Error::new(path, e))
+        let mut writer = Self {
+            path: path.to_owned(),
+            output,
+            entries: 0,
+        };
+        writer.line(header).map_err(failed)?;
+        Ok(writer)
     }
 
     pub fn entry(&mut self, entry: &RawEntry<'_>) -> Result<()> {
@@ -77,30 +74,31 @@ impl Writer {
     }
 
     /// Writes the footer and gives the file its final name. Returns the number of entries.
-    pub fn finish(mut self) -> Result<u64> {
-        let path = self.path.clone();
+    pub fn finish(self) -> Result<u64> {
+        let path = self.path;
         let entries = self.entries;
-        let end = move || -> std::io::Result<()> {
-            self.line(&Line::footer(entries))?;
-            let buffer = match self.output {
-                Output::Plain(output) => output,
-                Output::Packed(output) => output.finish()?,
-            };
-            let file = buffer.into_inner().map_err(|e| e.into_error())?;
-            let as_file: &File = file.as_file();
-            as_file.sync_all()?;
-            file.persist(&self.path).map_err(|e| e.error)?;
-            Ok(())
+        let failed = |error: io::Error| Error::new(&path, error);
+        let mut output = self.output;
+        write_line(output.as_write(), &Line::footer(entries)).map_err(failed)?;
+        let buffer = match output {
+            Output::Plain(output) => output,
+            Output::Packed(output) => output.finish().map_err(failed)?,
         };
-        end().map_err(|e| Error::new(path, FileError::Io(e)))?;
+        let file = buffer.into_inner().map_err(|error| failed(error.into_error()))?;
+        file.as_file().sync_all().map_err(failed)?;
+        file.persist(&path).map_err(|error| failed(error.error))?;
         Ok(entries)
     }
 
-    fn line(&mut self, value: &impl serde::Serialize) -> std::io::Result<()> {
-        let output = self.output.as_write();
-        serde_json::to_writer(&mut *output, value)?;
-        output.write_all(b"\n")
+    fn line(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
+        write_line(self.output.as_write(), value)
     }
+}
+
+/// Writes a value as JSON, and a line break.
+fn write_line(output: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *output, value)?;
+    output.write_all(b"\n")
 }
 
 /// Complete lines to write, and their number.

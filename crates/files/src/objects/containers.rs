@@ -28,15 +28,15 @@ pub(crate) enum Container {
 /// The time at which the last of the containers ended; `None` if one could be running, a time is unknown, or none has
 /// ended.
 pub(crate) fn all_ended_at<'a>(containers: impl IntoIterator<Item = &'a Container>) -> Option<Timestamp> {
-    let mut last = None;
+    let mut last_end = None;
     for container in containers {
         match container {
             Container::Running | Container::Ended(None) => return None,
             Container::Waiting => {}
-            Container::Ended(at) => last = last.max(*at),
+            Container::Ended(end) => last_end = last_end.max(*end),
         }
     }
-    last
+    last_end
 }
 
 /// Writes the containers with a known end in the form of `status.containerStatuses`.

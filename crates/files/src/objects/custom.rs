@@ -51,13 +51,15 @@ pub(crate) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>>
 pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (meta, spec) = CustomResource::read(json)?;
     let content = BlockContent::parse_with(spec, snapshot.records)?;
-    let stated = content.cidr();
-    let expected = block_name(stated);
-    let (key, defects) = match cidr_of_block(&meta.name) {
-        _ if expected == meta.name => (stated, Vec::new()),
-        Some(named) => (named, Vec::new()),
-        None => (stated, wrong_name(&meta.name, &expected)),
-    };
+    let mut key = content.cidr();
+    let mut defects = Vec::new();
+    let expected_name = block_name(key);
+    if meta.name != expected_name {
+        match cidr_of_block(&meta.name) {
+            Some(cidr_of_name) => key = cidr_of_name,
+            None => defects = wrong_name(&meta.name, &expected_name),
+        }
+    }
     snapshot.blocks.push(Versioned {
         value: StoredBlock { key, content },
         revision: meta.revision(),
@@ -150,10 +152,11 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
         Some(Value::Bool(deleted)) => *deleted,
         Some(Value::String(text)) if text.is_empty() => false,
         Some(other) => {
-            let deleted = other.as_str().and_then(parse_go_bool);
-            deleted.ok_or_else(|| {
-                DecodeError(format!("`deleted` is {other}, which is neither true nor false"))
-            })?
+            let Some(deleted) = other.as_str().and_then(parse_go_bool) else {
+                let reason = format!("`deleted` is {other}, which is neither true nor false");
+                return Err(DecodeError(reason));
+            };
+            deleted
         }
     };
 
@@ -170,17 +173,20 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
 /// The affinity's holder and block. Calico's aggregated API omits `spec.type`, but Calico 3.31 and later also sets a
 /// label with the type.
 fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey> {
-    let text = spec.cidr.as_deref().ok_or_else(|| DecodeError::missing("cidr"))?;
-    let cidr = parse_cidr(text).ok_or_else(|| DecodeError::not_a_cidr("cidr", text))?;
-    let node = spec
-        .node
-        .as_deref()
-        .filter(|n| !n.is_empty())
-        .ok_or_else(|| DecodeError::missing("node"))?;
-    let stated = spec.kind.as_deref().filter(|kind| !kind.is_empty());
-    let kind = AffinityType::parse(stated.or_else(|| meta.label(AFFINITY_TYPE)).unwrap_or_default());
+    let Some(cidr) = spec.cidr.as_deref() else {
+        return Err(DecodeError::missing("cidr"));
+    };
+    let cidr = parse_cidr(cidr).ok_or_else(|| DecodeError::not_a_cidr("cidr", cidr))?;
+    let node = spec.node.as_deref().unwrap_or_default();
+    if node.is_empty() {
+        return Err(DecodeError::missing("node"));
+    }
+    let kind = match spec.kind.as_deref() {
+        Some(kind) if !kind.is_empty() => kind,
+        _ => meta.label(AFFINITY_TYPE).unwrap_or_default(),
+    };
     Ok(AffinityKey {
-        kind,
+        kind: AffinityType::parse(kind),
         node: node.to_owned(),
         cidr,
     })
@@ -192,20 +198,21 @@ pub(super) fn affinity_in_spec(json: &[u8]) -> Option<AffinityKey> {
 }
 
 pub(crate) fn add_pool(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
-    let (pool, defects) = resource(snapshot, json, Pool::parse)?;
+    let (pool, defects) = read_resource(snapshot, json, Pool::parse)?;
     snapshot.pools.push(pool);
     Ok(defects)
 }
 
 pub(crate) fn add_reservation(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
-    let (reservation, defects) = resource(snapshot, json, Reservation::parse)?;
+    let (reservation, defects) = read_resource(snapshot, json, Reservation::parse)?;
     snapshot.reservations.push(reservation);
     Ok(defects)
 }
 
 /// Adds ClusterInformation `default`.
 pub(crate) fn add_cluster(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
-    if identify(json, Encoding::Json).1 == DEFAULT {
+    let (_, name) = identify(json, Encoding::Json);
+    if name == DEFAULT {
         let (meta, _) = CustomResource::read(json)?;
         snapshot.cluster = Some(ClusterInformation::parse(json)?);
         snapshot.cluster_revision = Some(meta.revision());
@@ -215,7 +222,8 @@ pub(crate) fn add_cluster(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> 
 
 /// Adds KubeControllersConfiguration `default`.
 pub(crate) fn add_kube_controllers(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
-    if identify(json, Encoding::Json).1 != DEFAULT {
+    let (_, name) = identify(json, Encoding::Json);
+    if name != DEFAULT {
         return Ok(Vec::new());
     }
     CustomResource::read(json)?;
@@ -237,7 +245,7 @@ pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding)
 }
 
 /// Reads a resource with the parser of its kind, and notes the newest creation.
-fn resource<T>(
+fn read_resource<T>(
     snapshot: &mut Snapshot,
     json: &[u8],
     parse: impl Fn(&str, &[u8]) -> Result<Parsed<T>, DecodeError>,
@@ -249,11 +257,9 @@ fn resource<T>(
         created,
     } = parse(&meta.name, json)?;
     snapshot.newest_creation = snapshot.newest_creation.max(created);
-    Ok((
-        Versioned {
-            value,
-            revision: meta.revision(),
-        },
-        defects,
-    ))
+    let resource = Versioned {
+        value,
+        revision: meta.revision(),
+    };
+    Ok((resource, defects))
 }

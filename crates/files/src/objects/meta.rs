@@ -153,10 +153,12 @@ impl<'a> Meta<'a> {
     }
 
     pub(crate) fn created_at(&self) -> Option<Timestamp> {
-        let of_seconds = self
-            .created_seconds
-            .and_then(|seconds| Timestamp::from_second(seconds).ok());
-        of_seconds.or_else(|| self.created.as_deref().and_then(parse_time))
+        if let Some(seconds) = self.created_seconds
+            && let Ok(created) = Timestamp::from_second(seconds)
+        {
+            return Some(created);
+        }
+        parse_time(self.created.as_deref()?)
     }
 
     /// Reduces the metadata to the part that an export keeps.
@@ -179,8 +181,11 @@ impl<'a> Meta<'a> {
 
     /// The object's version, with its labels.
     pub(crate) fn revision_with_labels(&self) -> Revision {
-        let owned = |(name, value): &(Cow<'_, str>, Cow<'_, str>)| (name.to_string(), value.to_string());
-        self.revision_with(self.labels.iter().map(owned).collect())
+        let mut labels = BTreeMap::new();
+        for (name, value) in &self.labels {
+            labels.insert(name.to_string(), value.to_string());
+        }
+        self.revision_with(labels)
     }
 
     fn revision_with(&self, labels: BTreeMap<String, String>) -> Revision {
@@ -199,27 +204,25 @@ pub fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
         #[serde(borrow)]
         metadata: Option<Meta<'a>>,
     }
-    let none = Wanted {
+    if encoding == Encoding::Json {
+        let object: Object<'_> = serde_json::from_slice(object).ok()?;
+        return object.metadata;
+    }
+
+    let nothing_optional = Wanted {
         labels: Labels::None,
         annotations: &[],
         owners: false,
     };
-    match encoding {
-        Encoding::Json => serde_json::from_slice::<Object<'_>>(object)
-            .ok()
-            .and_then(|o| o.metadata),
-        Encoding::Protobuf => {
-            let mut meta = None;
-            // The fields after the metadata could be malformed.
-            let _ = each(object, |field, value| {
-                if field == 1 {
-                    meta = Some(Meta::from_protobuf(value.bytes(), none)?);
-                }
-                Ok(())
-            });
-            meta
+    let mut meta = None;
+    // The fields after the metadata could be malformed.
+    let _ = each(object, |field, value| {
+        if field == 1 {
+            meta = Some(Meta::from_protobuf(value.bytes(), nothing_optional)?);
         }
-    }
+        Ok(())
+    });
+    meta
 }
 
 /// An object's namespace and name, even if other parts are invalid; `?` if it has no name.

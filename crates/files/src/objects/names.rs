@@ -36,12 +36,12 @@ pub fn affinity_name(key: &AffinityKey) -> String {
     if name.len() < MAX_NAME {
         return name;
     }
-    let digits = sha256_hex(format!("{}+{block}", key.node));
-    let mut keep = (MAX_NAME - 1).saturating_sub(block.len() + 2 + HASH_DIGITS);
-    while !key.node.is_char_boundary(keep) {
-        keep -= 1;
+    let hash = sha256_hex(format!("{}+{block}", key.node));
+    let mut node_length = (MAX_NAME - 1).saturating_sub(block.len() + 2 + HASH_DIGITS);
+    while !key.node.is_char_boundary(node_length) {
+        node_length -= 1;
     }
-    format!("{}-{block}-{}", &key.node[..keep], &digits[..HASH_DIGITS])
+    format!("{}-{block}-{}", &key.node[..node_length], &hash[..HASH_DIGITS])
 }
 
 /// A handle's name: the lowercase ID.

@@ -117,9 +117,10 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) -> Vec<FieldDefect> {
     };
 
     for (kind, annotation) in TunnelKind::ALL.into_iter().zip(TUNNELS) {
-        let Some(text) = meta.annotation(annotation).filter(|text| !text.is_empty()) else {
+        let text = meta.annotation(annotation).unwrap_or_default();
+        if text.is_empty() {
             continue;
-        };
+        }
         match parse_address(text) {
             Some(address) if address.is_ipv6() == kind.is_v6() => node.tunnels.push((kind, address)),
             _ => {
@@ -132,18 +133,17 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) -> Vec<FieldDefect> {
 
     let mut taints = object.spec.taints.iter().flatten();
     node.tainted = taints.any(|taint| KEEPS_AWAY.contains(&&*taint.effect));
-    let ranges = object
-        .spec
-        .pod_cidrs
-        .as_deref()
-        .unwrap_or(std::slice::from_ref(&object.spec.pod_cidr));
-    node.pod_cidrs = ranges.iter().filter_map(|text| parse_cidr(text)).collect();
+    match &object.spec.pod_cidrs {
+        Some(cidrs) => node
+            .pod_cidrs
+            .extend(cidrs.iter().filter_map(|text| parse_cidr(text))),
+        None => node.pod_cidrs.extend(parse_cidr(&object.spec.pod_cidr)),
+    }
 
-    for text in OWN
-        .into_iter()
-        .filter_map(|annotation| meta.annotation(annotation))
-    {
-        node.add_address("CalicoNodeIP", text);
+    for annotation in OWN {
+        if let Some(text) = meta.annotation(annotation) {
+            node.add_address("CalicoNodeIP", text);
+        }
     }
     for NodeAddress { address, kind } in object.status.addresses.iter().flatten() {
         node.add_address(kind, address);
@@ -159,22 +159,19 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) -> Vec<FieldDefect> {
 
 /// Returns the node's labels. Kubernetes labels override those that Calico keeps.
 fn labels(meta: &Meta<'_>, defects: &mut Vec<FieldDefect>) -> BTreeMap<String, String> {
-    let mut labels: BTreeMap<String, String> = match meta.annotation(LABELS).map(serde_json::from_str) {
-        None => BTreeMap::new(),
-        Some(Ok(labels)) => labels,
-        Some(Err(error)) => {
-            defects.push(FieldDefect::new(
-                LABELS,
-                format!("no JSON object of strings: {error}"),
-            ));
-            BTreeMap::new()
+    let mut labels: BTreeMap<String, String> = BTreeMap::new();
+    if let Some(annotation) = meta.annotation(LABELS) {
+        match serde_json::from_str(annotation) {
+            Ok(calico_labels) => labels = calico_labels,
+            Err(error) => {
+                let reason = format!("no JSON object of strings: {error}");
+                defects.push(FieldDefect::new(LABELS, reason));
+            }
         }
-    };
-    labels.extend(
-        meta.labels
-            .iter()
-            .map(|(name, value)| (name.to_string(), value.to_string())),
-    );
+    }
+    for (name, value) in &meta.labels {
+        labels.insert(name.to_string(), value.to_string());
+    }
     labels
 }
 

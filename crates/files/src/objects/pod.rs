@@ -97,8 +97,10 @@ pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec
     let mut pod = PodObject::read(object, encoding, WANTED)?;
     pod.metadata = pod.metadata.for_export(WANTED);
     // Only the end of the last container is kept, and only if no container could be running.
-    let ended = pod.status.ended_at();
-    pod.status.container_statuses = ended.map(|at| Container::Ended(Some(at))).into_iter().collect();
+    pod.status.container_statuses = match pod.status.ended_at() {
+        Some(end) => vec![Container::Ended(Some(end))],
+        None => Vec::new(),
+    };
     pod.status
         .conditions
         .retain(|condition| condition.is_networked() || condition.lacks_sandbox());
@@ -144,19 +146,17 @@ impl PodObject<'_> {
     /// The KubeVirt machine that is running in the pod (facts 2.14).
     fn machine(&self) -> Option<&str> {
         let owner = self.instance()?;
-        let is_machine = owner.api_version.split('/').next() == Some("kubevirt.io")
-            && self.metadata.name.starts_with("virt-launcher-");
-        is_machine.then_some(&*owner.name)
+        let group = owner.api_version.split('/').next();
+        if group != Some("kubevirt.io") || !self.metadata.name.starts_with("virt-launcher-") {
+            return None;
+        }
+        Some(&owner.name)
     }
 
     /// The controlling owner reference to a VirtualMachineInstance.
     fn instance(&self) -> Option<&OwnerReference<'_>> {
-        let mut controlling = self
-            .metadata
-            .owner_references
-            .iter()
-            .filter(|owner| owner.controller);
-        controlling.find(|owner| *owner.kind == *"VirtualMachineInstance")
+        let mut owners = self.metadata.owner_references.iter();
+        owners.find(|owner| owner.controller && *owner.kind == *"VirtualMachineInstance")
     }
 
     /// Reads what the pod asks the CNI plugin for.

@@ -53,23 +53,26 @@ impl Spec<'_> {
 
     /// The cluster IPs. In a service without cluster IPs, the field is `None` or empty.
     fn cluster_ips(&self) -> impl Iterator<Item = IpAddr> {
-        let all = [&self.cluster_ip]
-            .into_iter()
-            .filter(|_| self.cluster_ips.is_empty())
-            .chain(&self.cluster_ips);
-        all.filter_map(|text| text.parse().ok())
+        // Services from before dual-stack clusters have only the first field.
+        let texts = if self.cluster_ips.is_empty() {
+            std::slice::from_ref(&self.cluster_ip)
+        } else {
+            self.cluster_ips.as_slice()
+        };
+        texts.iter().filter_map(|text| text.parse().ok())
     }
 
     /// True if the service is to have an address of a family. Services from before dual-stack clusters name no family,
     /// and have that of their cluster IP.
-    fn has_family(&self, name: &str, is_it: fn(&IpAddr) -> bool) -> bool {
+    fn has_family(&self, name: &str, is_of_family: fn(&IpAddr) -> bool) -> bool {
         if !self.families.is_empty() {
             return self.families.iter().any(|family| **family == *name);
         }
-        match self.cluster_ips().next() {
-            Some(_) => self.cluster_ips().any(|address| is_it(&address)),
-            None => name == "IPv4",
+        let cluster_ips: Vec<IpAddr> = self.cluster_ips().collect();
+        if cluster_ips.is_empty() {
+            return name == "IPv4";
         }
+        cluster_ips.iter().any(is_of_family)
     }
 }
 

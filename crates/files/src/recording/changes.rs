@@ -39,18 +39,18 @@ impl Changes {
             Err(error) => return Err(failed(error)),
         };
         let length = file.metadata().map_err(failed)?.len();
-        let codec = Codec::new(BTreeMap::new()).map_err(failed)?;
-        let header = Header::default();
-        let file = BufReader::with_capacity(1 << 18, file);
         let mut changes = Self {
-            header,
+            header: Header::default(),
             path: path.clone(),
-            file,
-            codec,
+            file: BufReader::with_capacity(1 << 18, file),
+            codec: Codec::new(BTreeMap::new()).map_err(failed)?,
             end: 0,
             length,
         };
-        let (head, frame) = changes.frame()?.ok_or_else(|| changes.damaged())?;
+
+        let Some((head, frame)) = changes.read_frame()? else {
+            return Err(changes.damaged());
+        };
         let text = head.unpack(&frame).map_err(|_| changes.damaged())?;
         changes.header = serde_json::from_slice(&text).map_err(|_| changes.damaged())?;
         changes.end += (HEAD + frame.len()) as u64;
@@ -67,12 +67,10 @@ impl Changes {
             let guids = [export.guid.clone(), changes.header.guid.clone()];
             return Err(Error::new(&path, FileError::OtherCluster { guids }));
         }
+
         changes.codec.positions = changes.header.positions.clone();
-        load(
-            &export.path,
-            &|key| has_deltas(key) && is_wanted(key),
-            &mut changes.codec,
-        )?;
+        let is_base_wanted = |key: &[u8]| has_deltas(key) && is_wanted(key);
+        load(&export.path, &is_base_wanted, &mut changes.codec)?;
         Ok(Some(changes))
     }
 
@@ -82,10 +80,10 @@ impl Changes {
     /// # Errors
     /// If the group is damaged. Nothing after it can be read.
     pub fn next(&mut self, is_wanted: Wanted<'_>) -> Result<Option<Group>> {
-        let Some((head, frame)) = self.frame()? else {
+        let Some((head, frame)) = self.read_frame()? else {
             return Ok(None);
         };
-        let text = match head.unpack_with_dictionary(&self.codec.known, &frame) {
+        let text = match head.unpack_with_dictionary(&self.codec.dictionary, &frame) {
             Ok(text) => text,
             Err(_) if self.is_torn(&frame) => return Ok(None),
             Err(_) => return Err(self.damaged()),
@@ -104,21 +102,22 @@ impl Changes {
     }
 
     /// Reads a frame; `None` if the file ends before the frame is complete, or if its end contains only zeros.
-    fn frame(&mut self) -> Result<Option<(Head, Vec<u8>)>> {
+    fn read_frame(&mut self) -> Result<Option<(Head, Vec<u8>)>> {
         let failed = |error: io::Error| Error::new(&self.path, error);
-        let mut bytes = [0; HEAD];
-        if self.end + HEAD as u64 > self.length {
+        let end_of_head = self.end + HEAD as u64;
+        if end_of_head > self.length {
             return Ok(None);
         }
+        let mut bytes = [0; HEAD];
         self.file.read_exact(&mut bytes).map_err(failed)?;
         let Some(head) = Head::read(&bytes) else {
-            return if self.is_torn(&bytes) {
-                Ok(None)
-            } else {
-                Err(self.damaged())
-            };
+            if self.is_torn(&bytes) {
+                return Ok(None);
+            }
+            return Err(self.damaged());
         };
-        if self.end + HEAD as u64 + u64::from(head.length) > self.length {
+
+        if end_of_head + u64::from(head.length) > self.length {
             return Ok(None);
         }
         let mut frame = vec![0; head.length as usize];
@@ -131,15 +130,19 @@ impl Changes {
     fn is_torn(&mut self, read: &[u8]) -> bool {
         let zeros = read.iter().rev().take_while(|byte| **byte == 0).count() as u64;
         let unread = match self.file.stream_position() {
-            Ok(place) => self.length.saturating_sub(place),
+            Ok(position) => self.length.saturating_sub(position),
             Err(_) => 0,
         };
         // A few zeros can be the end of a sound frame.
         if zeros == 0 || zeros + unread < 4 {
             return false;
         }
-        let mut following = self.file.by_ref().take(unread).bytes();
-        following.all(|byte| byte.is_ok_and(|byte| byte == 0))
+        for byte in self.file.by_ref().take(unread).bytes() {
+            if !matches!(byte, Ok(0)) {
+                return false;
+            }
+        }
+        true
     }
 
     fn damaged(&self) -> Error {

@@ -21,24 +21,22 @@ const WHOLE: u8 = 1;
 const DELTA: u8 = 2;
 
 /// Maximum bytes of earlier groups' text in the dictionary for the next group.
-const WINDOW: usize = 128 << 10;
+const MAX_DICTIONARY: usize = 128 << 10;
 /// Compression level for values that are kept to record the next change as a difference.
-const LEVEL: i32 = 1;
+const FAST_LEVEL: i32 = 1;
 
 /// True for keys whose values often change in a few places. Their changes are recorded as differences if that is
 /// shorter. Most other objects are written once and later deleted.
 pub(super) fn has_deltas(key: &[u8]) -> bool {
-    [BLOCK_PREFIX.as_bytes(), b"ipamblocks/", b"nodes/"]
-        .iter()
-        .any(|prefix| key.starts_with(prefix))
+    key.starts_with(BLOCK_PREFIX.as_bytes()) || key.starts_with(b"ipamblocks/") || key.starts_with(b"nodes/")
 }
 
 /// The data from earlier groups that the next group depends on.
 pub(super) struct Codec {
     /// The current values of keys whose changes are recorded as differences. The first values are from the full state.
     pub(super) values: Values,
-    /// The encoded text of the latest groups, at most `WINDOW` bytes.
-    pub(super) known: Vec<u8>,
+    /// The encoded text of the latest groups, at most [`MAX_DICTIONARY`] bytes.
+    pub(super) dictionary: Vec<u8>,
     pub(super) positions: Positions,
     /// The revision of the last change. The next one is stored relative to it.
     revision: i64,
@@ -49,7 +47,7 @@ impl Codec {
     pub(super) fn new(positions: Positions) -> io::Result<Self> {
         Ok(Self {
             values: Values::new()?,
-            known: vec![0],
+            dictionary: vec![0],
             positions,
             revision: 0,
         })
@@ -57,46 +55,46 @@ impl Codec {
 
     /// Encodes a group, with each value as a difference to the earlier one.
     pub(super) fn encode(&mut self, group: &Group) -> io::Result<Vec<u8>> {
+        let milliseconds = group.time.as_millisecond().try_into().unwrap_or_default();
+        let set_back_milliseconds = group.set_back.as_millis().try_into().unwrap_or_default();
         let mut text = Vec::new();
-        push_number(
-            &mut text,
-            group.time.as_millisecond().try_into().unwrap_or_default(),
-        );
-        push_number(
-            &mut text,
-            group.set_back.as_millis().try_into().unwrap_or_default(),
-        );
+        push_number(&mut text, milliseconds);
+        push_number(&mut text, set_back_milliseconds);
         push_number(&mut text, group.reached.len() as u64);
         for (kind, revision) in &group.reached {
             push_sized(&mut text, kind.as_bytes());
             push_number(&mut text, (*revision).try_into().unwrap_or_default());
         }
         for change in &group.changes {
-            self.push(change, &mut text)?;
+            self.encode_change(change, &mut text)?;
         }
-        self.reach(group);
-        self.remember(&text);
+        self.note_positions(group);
+        self.add_to_dictionary(&text);
         Ok(text)
     }
 
-    fn push(&mut self, Change { key, revision, value }: &Change, text: &mut Vec<u8>) -> io::Result<()> {
-        let kind = text.len();
+    /// Appends a change to the text of its group.
+    fn encode_change(&mut self, change: &Change, text: &mut Vec<u8>) -> io::Result<()> {
+        let Change { key, revision, value } = change;
+        // The form of the value is known later.
+        let form_index = text.len();
         text.push(WHOLE);
         push_sized(text, key);
-        push_number(
-            text,
-            zigzag(revision.wrapping_sub(std::mem::replace(&mut self.revision, *revision))),
-        );
+        push_number(text, zigzag(revision.wrapping_sub(self.revision)));
+        self.revision = *revision;
+
         let Some(value) = value else {
-            text[kind] = DELETED;
+            text[form_index] = DELETED;
             self.values.remove(key);
             return Ok(());
         };
         if has_deltas(key) {
-            let before = self.values.get(key)?;
+            let old_value = self.values.get(key)?;
             self.values.set(key, value)?;
-            if let Some(delta) = before.and_then(|before| delta(&before, value)) {
-                text[kind] = DELTA;
+            if let Some(old_value) = old_value
+                && let Some(delta) = delta(&old_value, value)
+            {
+                text[form_index] = DELTA;
                 push_sized(text, &delta);
                 return Ok(());
             }
@@ -108,31 +106,35 @@ impl Codec {
     /// Decodes a group with the changes to wanted keys; `None` if it is malformed. The checksums of unwanted changes in
     /// `positions` can then be wrong, since their differences are not applied.
     pub(super) fn decode(&mut self, text: &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> Option<Group> {
-        let mut rest = Fields::new(text);
-        let time = Timestamp::from_millisecond(rest.varint()?.cast_signed()).ok()?;
-        let set_back = SignedDuration::from_millis(rest.varint()?.cast_signed());
+        let mut fields = Fields::new(text);
+        let time = Timestamp::from_millisecond(fields.varint()?.cast_signed()).ok()?;
+        let set_back = SignedDuration::from_millis(fields.varint()?.cast_signed());
         let mut group = Group {
             time,
             set_back,
             ..Group::default()
         };
-        for _ in 0..rest.varint()? {
-            let kind = String::from_utf8(rest.sized()?.to_vec()).ok()?;
-            group.reached.insert(kind, rest.varint()?.cast_signed());
+        for _ in 0..fields.varint()? {
+            let kind = String::from_utf8(fields.sized()?.to_vec()).ok()?;
+            group.reached.insert(kind, fields.varint()?.cast_signed());
         }
-        while !rest.is_empty() {
-            let kind = rest.varint()?;
-            let key = rest.sized()?.to_vec();
-            self.revision = self.revision.wrapping_add(unzigzag(rest.varint()?));
-            let is_wanted = is_wanted(&key);
-            let value = match u8::try_from(kind).ok()? {
+
+        while !fields.is_empty() {
+            let form = u8::try_from(fields.varint()?).ok()?;
+            let key = fields.sized()?.to_vec();
+            self.revision = self.revision.wrapping_add(unzigzag(fields.varint()?));
+            let is_key_wanted = is_wanted(&key);
+            let value = match form {
                 DELETED => None,
-                DELTA if is_wanted => Some(apply(&self.values.get(&key).ok()??, rest.sized()?)?),
-                WHOLE | DELTA => Some(rest.sized()?.to_vec()),
+                DELTA if is_key_wanted => {
+                    let old_value = self.values.get(&key).ok()??;
+                    Some(apply(&old_value, fields.sized()?)?)
+                }
+                WHOLE | DELTA => Some(fields.sized()?.to_vec()),
                 _ => return None,
             };
             match &value {
-                Some(value) if is_wanted && has_deltas(&key) => self.values.set(&key, value).ok()?,
+                Some(value) if is_key_wanted && has_deltas(&key) => self.values.set(&key, value).ok()?,
                 Some(_) => {}
                 None => self.values.remove(&key),
             }
@@ -142,14 +144,15 @@ impl Codec {
                 value,
             });
         }
-        self.reach(&group);
-        self.remember(text);
+
+        self.note_positions(&group);
+        self.add_to_dictionary(text);
         group.changes.retain(|change| is_wanted(&change.key));
         Some(group)
     }
 
     /// Notes the last change and the revision of each kind.
-    fn reach(&mut self, group: &Group) {
+    fn note_positions(&mut self, group: &Group) {
         for change in &group.changes {
             let kind = kind_of(&change.key);
             let position = match self.positions.get_mut(kind) {
@@ -164,11 +167,13 @@ impl Codec {
         }
     }
 
-    fn remember(&mut self, text: &[u8]) {
-        self.known.extend_from_slice(text);
-        let more = self.known.len().saturating_sub(WINDOW);
-        if more > 0 {
-            self.known.drain(1..=more.min(self.known.len() - 1));
+    /// Appends the text of a group to the dictionary, and removes its oldest text if it gets too long. The first byte
+    /// stays.
+    fn add_to_dictionary(&mut self, text: &[u8]) {
+        self.dictionary.extend_from_slice(text);
+        let excess = self.dictionary.len().saturating_sub(MAX_DICTIONARY);
+        if excess > 0 {
+            self.dictionary.drain(1..=excess.min(self.dictionary.len() - 1));
         }
     }
 }
@@ -194,13 +199,15 @@ impl Values {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             packed: HashMap::new(),
-            compressor: Compressor::new(LEVEL)?,
+            compressor: Compressor::new(FAST_LEVEL)?,
         })
     }
 
     pub(super) fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        let unpack = |(length, packed): &Packed| decompress(packed, *length as usize);
-        self.packed.get(key).map(unpack).transpose()
+        match self.packed.get(key) {
+            Some((length, packed)) => decompress(packed, *length as usize).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Keeps the value of a key, compressed.

@@ -6,30 +6,38 @@ use calipam_model::packing::{push_number, push_sized};
 use crate::protobuf::Fields;
 
 /// The number of equal parts in a row that end a difference.
-const RUN: usize = 8;
+const MIN_EQUAL_PARTS: usize = 8;
 /// Maximum number of parts in one difference.
-const MOST: usize = 400;
+const MAX_PARTS: usize = 400;
 
 /// Returns the change from `before` to `after`; `None` if it is too large, or not shorter than `after`.
 pub(super) fn delta(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
-    edits(&parts(before), &parts(after)).filter(|delta| delta.len() < after.len())
+    let delta = encode_edits(&parts(before), &parts(after))?;
+    if delta.len() >= after.len() {
+        return None;
+    }
+    Some(delta)
 }
 
 /// Applies a difference to the earlier value; `None` if the difference does not match that value.
 pub(super) fn apply(before: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let parts = parts(before);
-    let mut rest = parts.as_slice();
+    let mut remaining = parts.as_slice();
     let mut after = Vec::with_capacity(before.len());
     let mut delta = Fields::new(delta);
     while !delta.is_empty() {
-        let (same, others) = rest.split_at_checked(delta.varint()?.try_into().ok()?)?;
-        rest = others.get(delta.varint()?.try_into().ok()?..)?;
-        for part in same.iter() {
+        let kept_count = delta.varint()?.try_into().ok()?;
+        let removed_count = delta.varint()?.try_into().ok()?;
+        let inserted = delta.sized()?;
+
+        let (kept, others) = remaining.split_at_checked(kept_count)?;
+        remaining = others.get(removed_count..)?;
+        for part in kept {
             after.extend_from_slice(part);
         }
-        after.extend_from_slice(delta.sized()?);
+        after.extend_from_slice(inserted);
     }
-    for part in rest.iter() {
+    for part in remaining {
         after.extend_from_slice(part);
     }
     Some(after)
@@ -41,45 +49,52 @@ fn parts(text: &[u8]) -> Vec<&[u8]> {
 
 /// Encodes the edits that turn `before` into `after`. Each consists of the number of parts to keep, the number to
 /// remove after them, and the parts to insert.
-fn edits(mut before: &[&[u8]], mut after: &[&[u8]]) -> Option<Vec<u8>> {
+fn encode_edits(mut before: &[&[u8]], mut after: &[&[u8]]) -> Option<Vec<u8>> {
     let mut edits = Vec::new();
     loop {
-        let same = before
-            .iter()
-            .zip(after)
-            .take_while(|(before, after)| before == after)
-            .count();
-        (before, after) = (&before[same..], &after[same..]);
+        let kept = common_length(before, after);
+        before = &before[kept..];
+        after = &after[kept..];
         if before.is_empty() && after.is_empty() {
             return Some(edits);
         }
-        let (gone, new) = difference(before, after)?;
-        push_number(&mut edits, same as u64);
-        push_number(&mut edits, gone as u64);
-        push_sized(&mut edits, &after[..new].concat());
-        (before, after) = (&before[gone..], &after[new..]);
+
+        let (removed, inserted) = difference(before, after)?;
+        push_number(&mut edits, kept as u64);
+        push_number(&mut edits, removed as u64);
+        push_sized(&mut edits, &after[..inserted].concat());
+        before = &before[removed..];
+        after = &after[inserted..];
     }
 }
 
-/// The numbers of parts to skip in `before` and `after` until they agree again. Tries a single replaced part first.
+/// The number of parts at the beginning that two values have in common.
+fn common_length(before: &[&[u8]], after: &[&[u8]]) -> usize {
+    let pairs = before.iter().zip(after);
+    pairs.take_while(|(before, after)| before == after).count()
+}
+
+/// The numbers of parts that are removed from `before` and inserted into `after` at their beginning, until they agree
+/// again. `None` if there are more than [`MAX_PARTS`].
 fn difference(before: &[&[u8]], after: &[&[u8]]) -> Option<(usize, usize)> {
-    let agree_after = |gone: usize, new: usize| {
-        let (Some(before), Some(after)) = (before.get(gone..), after.get(new..)) else {
+    let agree_after = |removed: usize, inserted: usize| {
+        let (Some(before), Some(after)) = (before.get(removed..), after.get(inserted..)) else {
             return false;
         };
-        let pairs = before.iter().zip(after).take(RUN);
-        let alike = pairs.take_while(|(before, after)| before == after).count();
-        let reaches_both_ends = alike == before.len() && alike == after.len();
-        alike == RUN || reaches_both_ends
+        let pairs = before.iter().zip(after).take(MIN_EQUAL_PARTS);
+        let equal = pairs.take_while(|(before, after)| before == after).count();
+        let reaches_both_ends = equal == before.len() && equal == after.len();
+        equal == MIN_EQUAL_PARTS || reaches_both_ends
     };
+    // Most often, a single part is replaced.
     if agree_after(1, 1) {
         return Some((1, 1));
     }
-    for skipped in 1..=MOST {
-        for gone in 0..=skipped {
-            let new = skipped - gone;
-            if agree_after(gone, new) {
-                return Some((gone, new));
+    for changed in 1..=MAX_PARTS {
+        for removed in 0..=changed {
+            let inserted = changed - removed;
+            if agree_after(removed, inserted) {
+                return Some((removed, inserted));
             }
         }
     }

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::changes::{Changes, Wanted};
-use super::{Change, Group, Header, Positions, kind_of};
+use super::{Change, Group, Positions, kind_of};
 use crate::archived::Archived;
 use crate::error::{Error, Result};
 
@@ -49,22 +49,27 @@ impl Known {
             Err(damage) if damage.is_damage() => (None, Some(damage)),
             Err(error) => return Err(error),
         };
-        let overlaps = self.until.is_some_and(|until| export.taken_at <= until);
-        let header = changes.as_ref().map(|changes| &changes.header);
-        if !overlaps && header.is_some_and(|header| header.restored) {
-            self.positions.clear();
-        }
-        let has_all = |header: &Header| {
-            header
-                .positions
-                .iter()
-                .all(|(kind, position)| self.has(kind, position.revision))
+        let overlaps = match self.until {
+            Some(until) => export.taken_at <= until,
+            None => false,
         };
+        let mut continues = overlaps;
+        if let Some(Changes { header, .. }) = &changes {
+            if header.restored && !overlaps {
+                // Revisions of another history are not comparable.
+                self.positions.clear();
+            }
+            let mut positions = header.positions.iter();
+            let has_all = positions.all(|(kind, position)| self.has(kind, position.revision));
+            if self.until.is_some() && has_all {
+                continues = true;
+            }
+        }
         let from = self.not_before(export.taken_at);
         let reached = Reached {
             from,
             until: from,
-            continues: overlaps || self.until.is_some() && header.is_some_and(has_all),
+            continues,
             is_recorded: changes.is_some(),
             set_back: SignedDuration::ZERO,
             damage,
@@ -74,7 +79,10 @@ impl Known {
 
     /// The later of `time` and `until`, since clocks can disagree.
     fn not_before(&self, time: Timestamp) -> Timestamp {
-        self.until.map_or(time, |until| time.max(until))
+        match self.until {
+            Some(until) => time.max(until),
+            None => time,
+        }
     }
 
     /// Passes the groups after an export to `take` until it returns false, and notes in `reached` how far they go. Omits

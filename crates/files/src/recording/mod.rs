@@ -58,9 +58,12 @@ impl Position {
     /// Records a change, which advances the position to its revision.
     pub fn note(&mut self, change: &Change) {
         self.revision = self.revision.max(change.revision);
-        if self.last.is_none_or(|(last, _)| last <= change.revision) {
-            self.last = Some((change.revision, checksum(change)));
+        if let Some((last_revision, _)) = self.last
+            && last_revision > change.revision
+        {
+            return;
         }
+        self.last = Some((change.revision, checksum(change)));
     }
 }
 
@@ -78,11 +81,12 @@ pub fn checksum(change: &Change) -> u32 {
 
 /// The kind to which a key's revisions belong.
 pub fn kind_of(key: &[u8]) -> &str {
+    // Keys of etcd begin with a slash.
     let end = key.iter().position(|byte| *byte == b'/').unwrap_or_default();
-    std::str::from_utf8(&key[..end])
-        .ok()
-        .filter(|plural| !plural.is_empty())
-        .unwrap_or("etcd")
+    match std::str::from_utf8(&key[..end]) {
+        Ok(plural) if !plural.is_empty() => plural,
+        _ => "etcd",
+    }
 }
 
 /// Changes that became durable together.

@@ -56,58 +56,63 @@ impl States {
             base.insert(entry.key.to_vec(), (entry.mod_revision, entry.value.to_vec()));
         })
         .map_err(Error::of_archive)?;
-        let snapshot = |state: &BTreeMap<Vec<u8>, (i64, Vec<u8>)>, at: Timestamp, revision: Option<i64>| {
+        let snapshot_of = |state: &BTreeMap<Vec<u8>, (i64, Vec<u8>)>, time: Timestamp| {
             let mut snapshot = Snapshot::default();
             for (key, (mod_revision, value)) in state {
-                add(
-                    &mut snapshot,
-                    &RawEntry {
-                        key,
-                        value,
-                        mod_revision: *mod_revision,
-                        ..RawEntry::default()
-                    },
-                );
+                let entry = RawEntry {
+                    key,
+                    value,
+                    mod_revision: *mod_revision,
+                    ..RawEntry::default()
+                };
+                add(&mut snapshot, &entry);
             }
             describe(&export.path, &mut snapshot, &header);
             snapshot.mark_all_partial();
-            snapshot.taken_at = at;
-            snapshot.revision = revision.map_or(snapshot.revision, |revision| revision.to_string());
-            StateUpdate::State(Box::new(snapshot))
+            snapshot.taken_at = time;
+            snapshot
         };
 
         // If later changes to a kind are already known, the export has an older state of that kind.
-        let is_newer = |key: &[u8]| match &changes {
-            Some(changes) => {
-                let position = changes.header.positions.get(kind_of(key));
-                position.is_none_or(|position| !self.known.has(kind_of(key), position.revision))
+        let is_newer = |key: &[u8]| {
+            let Some(changes) = &changes else {
+                return !reached.continues;
+            };
+            let kind = kind_of(key);
+            match changes.header.positions.get(kind) {
+                Some(position) => !self.known.has(kind, position.revision),
+                None => true,
             }
-            None => !reached.continues,
         };
-        let before = self.state.len();
+        let old_len = self.state.len();
         self.state.retain(|key, _| !is_newer(key));
         base.retain(|key, _| is_newer(key));
-        let is_new_state = !reached.continues || self.state.len() < before || !base.is_empty();
+        let is_new_state = !reached.continues || self.state.len() < old_len || !base.is_empty();
         self.state.append(&mut base);
         if is_new_state {
-            take(snapshot(&self.state, reached.from, None));
+            let snapshot = snapshot_of(&self.state, reached.from);
+            take(StateUpdate::State(Box::new(snapshot)));
         }
 
-        let mut last = reached.from;
+        let mut last_time = reached.from;
         let state = &mut self.state;
         self.known.each_group(changes, &mut reached, is_wanted, |group| {
             for Change { key, revision, value } in group.changes {
-                let is_same = state.get(&key).map(|(_, value)| value) == value.as_ref();
+                let old_value = state.get(&key).map(|(_, value)| value);
+                let is_unchanged = old_value == value.as_ref();
                 match value {
                     Some(value) => drop(state.insert(key, (revision, value))),
                     None => drop(state.remove(&key)),
                 }
-                if !is_same {
-                    take(StateUpdate::Unchanged(last));
-                    take(snapshot(state, group.time, Some(revision)));
+                if is_unchanged {
+                    continue;
                 }
+                take(StateUpdate::Unchanged(last_time));
+                let mut snapshot = snapshot_of(state, group.time);
+                snapshot.revision = revision.to_string();
+                take(StateUpdate::State(Box::new(snapshot)));
             }
-            last = group.time;
+            last_time = group.time;
             Ok(true)
         })?;
         take(StateUpdate::Unchanged(reached.until));
@@ -164,58 +169,68 @@ pub fn each_version(
 /// Also returns the number of entries.
 pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> Result<(Reached, u64)> {
     let failed = |error: io::Error| Error::new(path, error);
-    let mut last: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();
+    // The revision of each changed key's last change; `None` if that was a deletion.
+    let mut changed: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();
     let mut values = Values::new().map_err(failed)?;
-    let mut revision = None;
+    let mut etcd_revision = None;
     let mut known = Known::default();
     let (changes, mut reached) = known.open(export, &|_| true)?;
     known.each_group(changes, &mut reached, &|_| true, |group| {
-        if until.is_some_and(|until| group.time > until) {
+        if let Some(until) = until
+            && group.time > until
+        {
             return Ok(false);
         }
-        for change in group.changes {
-            if kind_of(&change.key) == "etcd" {
-                revision = Some(change.revision);
+        for Change { key, revision, value } in group.changes {
+            if kind_of(&key) == "etcd" {
+                etcd_revision = Some(revision);
             }
-            if let Some(value) = &change.value {
-                values.set(&change.key, value).map_err(failed)?;
+            match value {
+                Some(value) => {
+                    values.set(&key, &value).map_err(failed)?;
+                    changed.insert(key, Some(revision));
+                }
+                None => drop(changed.insert(key, None)),
             }
-            last.insert(change.key, change.value.is_some().then_some(change.revision));
         }
         Ok(true)
     })?;
 
     let mut header = export::header_of(&export.path).map_err(Error::of_archive)?;
     header.taken_at = reached.until;
-    header.revision = revision.map_or(header.revision, |revision: i64| revision.to_string());
+    if let Some(revision) = etcd_revision {
+        header.revision = revision.to_string();
+    }
     let mut writer = Writer::create(path, &header)?;
-    let mut written = Ok(());
-    let put = |writer: &mut Writer, key: &[u8], mod_revision: Option<i64>| -> Result<()> {
-        let (Some(mod_revision), Some(value)) = (mod_revision, values.get(key).map_err(failed)?) else {
-            return Ok(());
-        };
-        writer.entry(&RawEntry {
-            key,
-            value: &value,
-            mod_revision,
-            ..RawEntry::default()
-        })
-    };
-    read_some(&export.path, &|_| true, |entry| {
-        let mut one = || -> Result<()> {
-            match last.remove(entry.key) {
-                Some(revision) => put(&mut writer, entry.key, revision),
-                None => writer.entry(entry),
-            }
-        };
-        if written.is_ok() {
-            written = one();
+    let write_changed = |writer: &mut Writer, key: &[u8], revision: Option<i64>| -> Result<()> {
+        if let Some(mod_revision) = revision
+            && let Some(value) = values.get(key).map_err(failed)?
+        {
+            writer.entry(&RawEntry {
+                key,
+                value: &value,
+                mod_revision,
+                ..RawEntry::default()
+            })?;
         }
+        Ok(())
+    };
+
+    // Objects of the export keep their order, and new ones follow.
+    let mut written = Ok(());
+    read_some(&export.path, &|_| true, |entry| {
+        if written.is_err() {
+            return;
+        }
+        written = match changed.remove(entry.key) {
+            Some(revision) => write_changed(&mut writer, entry.key, revision),
+            None => writer.entry(entry),
+        };
     })
     .map_err(Error::of_archive)?;
     written?;
-    for (key, revision) in last {
-        put(&mut writer, &key, revision)?;
+    for (key, revision) in changed {
+        write_changed(&mut writer, &key, revision)?;
     }
     Ok((reached, writer.finish()?))
 }

@@ -59,8 +59,20 @@ impl Recorder {
         // A damaged export does not prevent a new full state.
         let (archive, _) = Archive::open_with_damage(&self.folder)?;
         archive.require_cluster(guid)?;
-        archive.exports().last().map_or(Ok(None), Journal::resume)
+        match archive.exports().last() {
+            Some(newest) => Journal::resume(newest),
+            None => Ok(None),
+        }
     }
+}
+
+/// Writes a new file, which no other user can read, and waits until it is on disk.
+fn write_file(path: &Path, content: &[u8]) -> io::Result<File> {
+    // The file gets mode 0600.
+    let mut file = NamedTempFile::new_in(regular::folder_of(path))?;
+    file.write_all(content)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)
 }
 
 /// The growing file of changes after a full state.
@@ -93,26 +105,17 @@ impl Journal {
         load(&export.path, &has_deltas, &mut codec)?;
 
         let mut packer = Packer::new().map_err(failed)?;
-        let mut begin = || {
-            let mut frame = Vec::new();
-            packer.push(&serde_json::to_vec(&header)?, &mut frame)?;
-            // The file gets mode 0600.
-            let mut file = NamedTempFile::new_in(regular::folder_of(&path))?;
-            file.write_all(&frame)?;
-            file.as_file().sync_all()?;
-            Ok((
-                file.persist(&path).map_err(|error| error.error)?,
-                frame.len() as u64,
-            ))
-        };
-        let (file, length) = begin().map_err(failed)?;
+        let mut frame = Vec::new();
+        let header = serde_json::to_vec(&header).map_err(|error| failed(error.into()))?;
+        packer.push(&header, &mut frame).map_err(failed)?;
+        let file = write_file(&path, &frame).map_err(failed)?;
         Ok(Self {
             last: export.taken_at,
             export,
             file,
             codec,
             packer,
-            length,
+            length: frame.len() as u64,
             path,
         })
     }
@@ -134,21 +137,19 @@ impl Journal {
                 Err(_) => return Ok(None),
             }
         }
+
+        // Discards an incomplete group at the end.
         let path = export.changes();
         let failed = |error: io::Error| Error::new(&path, error);
-        let mut file = regular::open_own(&path, OpenOptions::new().write(true)).map_err(failed)?;
         let length = changes.end();
-        file.set_len(length)
-            .and_then(|()| file.seek(SeekFrom::Start(length)))
-            .map_err(failed)?;
-        let packer = Packer::new().map_err(failed)?;
-        let export = export.clone();
-        let codec = changes.codec;
+        let mut file = regular::open_own(&path, OpenOptions::new().write(true)).map_err(failed)?;
+        file.set_len(length).map_err(failed)?;
+        file.seek(SeekFrom::Start(length)).map_err(failed)?;
         Ok(Some(Self {
-            export,
+            export: export.clone(),
             file,
-            codec,
-            packer,
+            codec: changes.codec,
+            packer: Packer::new().map_err(failed)?,
             last,
             length,
             path,
@@ -185,50 +186,51 @@ impl Journal {
         let now = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
         let set_back = self.last.duration_since(now).max(SignedDuration::ZERO);
         let time = now.max(self.last);
-        let frames = self.frames(time, set_back, reached, changes);
+        let frames = self.encode_group(time, set_back, reached, changes);
+
         let failed = |error| Error::new(&self.path, error);
         let frames = frames.map_err(failed)?;
-        self.file
-            .write_all(&frames)
-            .and_then(|()| self.file.sync_data())
-            .map_err(failed)?;
+        self.file.write_all(&frames).map_err(failed)?;
+        self.file.sync_data().map_err(failed)?;
         self.length += frames.len() as u64;
         self.last = time;
         Ok(())
     }
 
     /// The frames of a group: several if the group is too large for one.
-    fn frames(
+    fn encode_group(
         &mut self,
         time: Timestamp,
         set_back: SignedDuration,
         reached: BTreeMap<String, i64>,
         changes: Vec<Change>,
     ) -> io::Result<Vec<u8>> {
-        let empty = || Group {
+        let new_group = || Group {
             time,
             set_back,
             ..Group::default()
         };
         let mut groups = Vec::new();
-        let mut open = empty();
+        let mut group = new_group();
         let mut size = 0;
         for change in changes {
             size += change.key.len() + change.value.as_ref().map_or(0, Vec::len) + OVERHEAD;
             if size > MOST_TEXT / 2 {
                 size = 0;
-                groups.push(replace(&mut open, empty()));
+                groups.push(replace(&mut group, new_group()));
             }
-            open.changes.push(change);
+            group.changes.push(change);
         }
         // The last group says how far the changes reach.
-        groups.push(Group { reached, ..open });
+        groups.push(Group { reached, ..group });
 
         let mut frames = Vec::new();
         for group in &groups {
-            let known = self.codec.known.clone();
+            // The reader has the dictionary from before this group.
+            let dictionary = self.codec.dictionary.clone();
             let text = self.codec.encode(group)?;
-            self.packer.push_with_dictionary(&known, &text, &mut frames)?;
+            self.packer
+                .push_with_dictionary(&dictionary, &text, &mut frames)?;
         }
         Ok(frames)
     }
@@ -238,11 +240,16 @@ impl Journal {
     /// # Errors
     /// If the state cannot be written, or the changes are damaged. In that case, a new recording must begin.
     pub fn renew(self, adding: Adding) -> Result<Self> {
-        let (reached, entries) = write_state(&self.export, None, &adding.path())?;
+        let end_of_changes = None;
+        let (reached, entries) = write_state(&self.export, end_of_changes, &adding.path())?;
         if let Some(damage) = reached.damage {
             return Err(damage);
         }
-        Self::create(&adding.finish_last(entries, None)?, self.codec.positions, false)
+        // The state already has the time until which changes are recorded.
+        let last_recorded = None;
+        let added = adding.finish_last(entries, last_recorded)?;
+        let restored = false;
+        Self::create(&added, self.codec.positions, restored)
     }
 
     pub fn guid(&self) -> &str {

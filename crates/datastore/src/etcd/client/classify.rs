@@ -11,9 +11,10 @@ pub(crate) const FUTURE: &str = "future revision";
 
 /// The reason why a connection could not be opened.
 pub(crate) fn connecting(error: &tonic::transport::Error, attempt: Attempt) -> Failure {
-    attempt
-        .cause(error)
-        .map_or_else(|| unknown(error), Failure::Connection)
+    match attempt.cause(error) {
+        Some(cause) => Failure::Connection(cause),
+        None => unknown(error),
+    }
 }
 
 /// Converts an error of the connection that has no status.

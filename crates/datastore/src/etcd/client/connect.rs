@@ -52,30 +52,28 @@ impl EtcdClient {
                     // Boxed, since a task's future is moved several times.
                     running.spawn(Box::pin(async move {
                         let result = Self::connect_to(&endpoint, &settings, probe, budget).await;
-                        (endpoint, result)
-                    }));
-                }
-                // With attempts at all endpoints in progress, only waiting remains.
-                let limit = if waiting.len() == 0 {
-                    Duration::MAX
-                } else {
-                    STAGGER
-                };
-                match tokio::time::timeout(limit, running.join_next()).await {
-                    Err(_) => {}
-                    Ok(Some(Ok((_, Ok(client))))) => return Ok(client),
-                    Ok(Some(Ok((endpoint, Err(failure))))) => {
-                        tried.push(Tried {
+                        result.map_err(|failure| Tried {
                             endpoint: redact_url(&endpoint),
                             failure,
-                        });
-                    }
-                    Ok(Some(Err(join))) => tried.push(Tried {
+                        })
+                    }));
+                }
+
+                // With attempts at all endpoints in progress, only waiting remains.
+                let has_untried = waiting.len() > 0;
+                let limit = if has_untried { STAGGER } else { Duration::MAX };
+                let Ok(joined) = tokio::time::timeout(limit, running.join_next()).await else {
+                    continue;
+                };
+                match joined {
+                    Some(Ok(Ok(client))) => return Ok(client),
+                    Some(Ok(Err(failed))) => tried.push(failed),
+                    Some(Err(panicked)) => tried.push(Tried {
                         endpoint: String::new(),
-                        failure: Failure::Other(join.to_string()),
+                        failure: Failure::Other(panicked.to_string()),
                     }),
-                    Ok(None) if waiting.len() == 0 => return Err(Error::Connect(tried)),
-                    Ok(None) => {}
+                    None if has_untried => {}
+                    None => return Err(Error::Connect(tried)),
                 }
             }
         })
@@ -92,9 +90,9 @@ impl EtcdClient {
             Ok(client) => return Ok(client),
             Err(failure) => failure,
         };
-        let explaining = Box::pin(endpoint::explain(endpoint, settings, failure.clone()));
+        let explanation = Box::pin(endpoint::explain(endpoint, settings, failure.clone()));
         let explained = budget
-            .wait(&redact_url(endpoint), settings.timeouts.connect, explaining)
+            .wait(&redact_url(endpoint), settings.timeouts.connect, explanation)
             .await;
         Err(explained.unwrap_or(failure))
     }
@@ -111,18 +109,21 @@ impl EtcdClient {
         let channel = budget
             .wait(&server, limit, Box::pin(endpoint::open(endpoint, settings)))
             .await??;
-        let client = Self::on(endpoint, settings, transport(channel), budget.clone()).await?;
-        let ready = Box::pin(async {
+        let client = Self::with_transport(endpoint, settings, transport(channel), budget.clone()).await?;
+        let first_requests = Box::pin(async {
             client.authenticate().await?;
             // With TLS 1.3, a rejected client certificate shows only at the first request.
-            if probe { client.probe().await } else { Ok(()) }
+            if probe {
+                client.probe().await?;
+            }
+            Ok::<(), Failure>(())
         });
-        budget.wait(&server, limit, ready).await??;
+        budget.wait(&server, limit, first_requests).await??;
         Ok(client)
     }
 
     /// Creates a client on a transport, before it logs in.
-    async fn on(
+    async fn with_transport(
         endpoint: &str,
         settings: &EtcdSettings,
         transport: Transport,
@@ -156,13 +157,13 @@ impl EtcdClient {
 
     /// Creates a client on a given transport, for tests with their own connection.
     async fn over_within(settings: &EtcdSettings, transport: Transport, budget: Budget) -> Result<Self> {
-        let client = Self::on("http://etcd", settings, transport, budget).await;
-        client.map_err(|failure| {
-            Error::Connect(vec![Tried {
+        match Self::with_transport("http://etcd", settings, transport, budget).await {
+            Ok(client) => Ok(client),
+            Err(failure) => Err(Error::Connect(vec![Tried {
                 endpoint: String::new(),
                 failure,
-            }])
-        })
+            }])),
+        }
     }
 
     /// Opens a new connection to an endpoint that answers, after this one has broken. The request count continues.
@@ -175,9 +176,11 @@ impl EtcdClient {
             }]));
         }
         let budget = self.budget.clone();
-        let mut client = match self.settings.endpoints.as_slice() {
-            [] => Self::over_within(&self.settings, self.transport.clone(), budget).await?,
-            _ => Self::connect_within(&self.settings, true, budget).await?,
+        let mut client = if self.settings.endpoints.is_empty() {
+            Self::over_within(&self.settings, self.transport.clone(), budget).await?
+        } else {
+            let probe = true;
+            Self::connect_within(&self.settings, probe, budget).await?
         };
         self.requests.fetch_add(client.request_count(), Ordering::Relaxed);
         client.requests = Arc::clone(&self.requests);
@@ -187,12 +190,17 @@ impl EtcdClient {
     /// Opens a second connection to the same endpoint for large reads, since a single connection keeps only one core
     /// busy.
     pub(crate) async fn widen(&self) {
+        if self.settings.endpoints.is_empty() {
+            return;
+        }
         let open = async || {
             let opening = endpoint::open(&self.endpoint, &self.settings);
-            self.within_budget(opening).await.ok()?.ok().map(transport)
+            match self.within_budget(opening).await {
+                Ok(Ok(channel)) => Some(transport(channel)),
+                // One connection is enough.
+                Ok(Err(_)) | Err(_) => None,
+            }
         };
-        if !self.settings.endpoints.is_empty() {
-            self.second.get_or_init(open).await;
-        }
+        self.second.get_or_init(open).await;
     }
 }

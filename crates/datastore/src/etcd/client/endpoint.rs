@@ -8,9 +8,11 @@ use super::{classify, handshake};
 use crate::error::{Cause, Failure, innermost};
 use crate::settings::{EtcdSettings, TlsSettings};
 
-/// Time until a silent connection is checked, and time for the server to answer that check. Calico uses 30 s and 10 s
-/// (facts 1.16), but here a person waits. etcd allows at most one such check every 5 s.
-const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(4));
+/// Time until a silent connection is checked. Calico uses 30 s (facts 1.16), but here a person waits. etcd allows at
+/// most one such check every 5 s.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(8);
+/// Time for the server to answer such a check. Calico uses 10 s.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The HTTP/2 window of a request: the bytes of its answer that the server may send before it must wait for this program.
 const STREAM_WINDOW: u32 = 4 << 20;
 /// The HTTP/2 window of all requests together: enough for four large answers at the same time.
@@ -18,7 +20,10 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 
 /// Opens a connection to `url`, a normalised endpoint.
 pub(crate) async fn open(url: &str, settings: &EtcdSettings) -> Result<Channel, Failure> {
-    let tls = url.starts_with("https://").then(|| tls_config(&settings.tls));
+    let mut tls = None;
+    if url.starts_with("https://") {
+        tls = Some(tls_config(&settings.tls));
+    }
     connect(url, tls, settings).await
 }
 
@@ -34,9 +39,9 @@ async fn connect(
         .map_err(failed)?
         .connect_timeout(settings.timeouts.connect)
         .tcp_nodelay(true)
-        .tcp_keepalive(Some(KEEP_ALIVE.0))
-        .http2_keep_alive_interval(KEEP_ALIVE.0)
-        .keep_alive_timeout(KEEP_ALIVE.1)
+        .tcp_keepalive(Some(KEEP_ALIVE_INTERVAL))
+        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW);
     if let Some(tls) = tls {
@@ -69,33 +74,46 @@ pub(crate) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure
     ) {
         return failure;
     }
+    let Some((scheme, host)) = url.split_once("://") else {
+        return failure;
+    };
     let mut quick = settings.clone();
     quick.timeouts.connect = settings.timeouts.connect.min(Duration::from_secs(2));
-    match url.split_once("://") {
-        Some(("http", host)) => {
-            // Without a trusted CA, a handshake with a TLS server fails at its certificate.
-            let tls = ClientTlsConfig::new();
-            match connect(&format!("https://{host}"), Some(tls), &quick).await {
-                Err(Failure::Connection(
-                    Cause::CertificateNotTrusted
+
+    if scheme == "http" {
+        if speaks_tls(host, &quick).await {
+            return Cause::ServerWantsTls.into();
+        }
+        return failure;
+    }
+    let no_tls = None;
+    if let Ok(channel) = connect(&format!("http://{host}"), no_tls, &quick).await
+        && super::probe_plain(channel, quick.timeouts.connect).await
+    {
+        return Cause::ServerIsPlain.into();
+    }
+    match stated_reason(host, &quick).await {
+        Some(cause) => Failure::Connection(cause),
+        None => failure,
+    }
+}
+
+/// True if a server answers a TLS handshake.
+async fn speaks_tls(host: &str, settings: &EtcdSettings) -> bool {
+    // Without a trusted CA, a handshake with a TLS server fails at its certificate.
+    let tls_without_ca = ClientTlsConfig::new();
+    match connect(&format!("https://{host}"), Some(tls_without_ca), settings).await {
+        Ok(_) => true,
+        Err(failure) => matches!(
+            failure,
+            Failure::Connection(
+                Cause::CertificateNotTrusted
                     | Cause::CertificateExpired
                     | Cause::CertificateWrongName
                     | Cause::CertificateBad(_)
-                    | Cause::ClientCertificateRequired,
-                ))
-                | Ok(_) => Cause::ServerWantsTls.into(),
-                Err(_) => failure,
-            }
-        }
-        Some((_, host)) => match connect(&format!("http://{host}"), None, &quick).await {
-            Ok(channel) if super::probe_plain(channel.clone(), quick.timeouts.connect).await => {
-                Cause::ServerIsPlain.into()
-            }
-            _ => stated_reason(host, &quick)
-                .await
-                .map_or(failure, Failure::Connection),
-        },
-        None => failure,
+                    | Cause::ClientCertificateRequired
+            )
+        ),
     }
 }
 

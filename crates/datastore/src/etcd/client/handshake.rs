@@ -36,12 +36,14 @@ pub(crate) fn reason(authority: &str, tls: &TlsSettings, limit: Duration) -> Opt
     Some(attempt.tls(tls_error))
 }
 
+/// Parses the certificates in PEM text; `None` if one is damaged.
+fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
+    let parsed: Result<_, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    parsed.ok()
+}
+
 /// The TLS configuration with the settings' certificates; `None` without a CA, or if a certificate cannot be read.
 fn config(tls: &TlsSettings) -> Option<ClientConfig> {
-    let certificates = |pem: &str| -> Option<Vec<CertificateDer<'static>>> {
-        let parsed: Result<_, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-        parsed.ok()
-    };
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates(tls.ca.as_deref()?)?);
 

@@ -161,25 +161,25 @@ impl EtcdClient {
         Box::pin(async move {
             tracing::debug!("{}: read {what}", redact_url(&self.endpoint));
             let operations: Vec<_> = ranges.iter().map(Range::operation).collect();
-            let response = self.transact(Txn::new().and_then(operations)).await;
-            let response = response.map_err(|failure| self.error(what, failure))?;
+            let response = self
+                .transact(Txn::new().and_then(operations))
+                .await
+                .map_err(|failure| self.error(what, failure))?;
 
-            let header = response.header();
-            let revision = header.map_or(0, |header| header.revision());
-            let cluster_id = header.map_or(0, |header| header.cluster_id());
-            let raft_term = header.map_or(0, |header| header.raft_term());
-            let answer = |response| match response {
-                TxnOpResponse::Get(answer) => Some(answer),
-                _ => None,
-            };
-            let answers: Vec<GetResponse> = response.op_responses().into_iter().filter_map(answer).collect();
+            let mut answers = Vec::with_capacity(ranges.len());
+            for response in response.op_responses() {
+                if let TxnOpResponse::Get(answer) = response {
+                    answers.push(answer);
+                }
+            }
             if answers.len() != ranges.len() {
                 return Err(self.error(what, malformed()));
             }
+            let header = response.header();
             Ok(Answers {
-                revision,
-                cluster_id,
-                raft_term,
+                revision: header.map_or(0, |header| header.revision()),
+                cluster_id: header.map_or(0, |header| header.cluster_id()),
+                raft_term: header.map_or(0, |header| header.raft_term()),
                 ranges: answers,
             })
         })
@@ -194,28 +194,27 @@ impl EtcdClient {
     /// Reads one large range without copying its entries.
     pub(crate) async fn read_bulk(&self, range: &Range, what: &str) -> Result<Reply> {
         tracing::debug!("{}: read {what}", redact_url(&self.endpoint));
-        let read = self.call(|| {
+        let request = || {
             let channel = InterceptedService::new(self.next_transport(), self.token.clone());
             async move { bulk::read(channel, range).await.map_err(Into::into) }
-        });
-        let reply = read.await.and_then(|reply| reply.ok_or_else(malformed));
-        reply.map_err(|failure| self.error(what, failure))
+        };
+        match self.call(request).await {
+            Ok(Some(reply)) => Ok(reply),
+            Ok(None) => Err(self.error(what, malformed())),
+            Err(failure) => Err(self.error(what, failure)),
+        }
     }
 
     /// The version of the server, such as `3.6.8`.
     pub(crate) async fn version(&self) -> Result<String> {
-        let ask = || async {
-            client_of(self.channel())
-                .await?
-                .maintenance_client()
-                .status()
-                .await
+        let request_status = || async {
+            let client = client_of(self.channel()).await?;
+            client.maintenance_client().status().await
         };
-        let status = self
-            .call(ask)
-            .await
-            .map_err(|failure| self.error("its version", failure))?;
-        Ok(status.version().to_owned())
+        match self.call(request_status).await {
+            Ok(status) => Ok(status.version().to_owned()),
+            Err(failure) => Err(self.error("its version", failure)),
+        }
     }
 
     fn channel(&self) -> AuthorizedChannel {
@@ -250,8 +249,9 @@ impl EtcdClient {
 
     /// Alternates between both connections, if there are two.
     fn next_transport(&self) -> Transport {
-        match (self.turn.fetch_add(1, Ordering::Relaxed) % 2, self.second.get()) {
-            (1, Some(Some(second))) => second.clone(),
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        match self.second.get() {
+            Some(Some(second)) if turn % 2 == 1 => second.clone(),
             _ => self.transport.clone(),
         }
     }

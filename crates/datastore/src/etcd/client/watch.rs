@@ -12,7 +12,7 @@ use super::{AuthorizedChannel, EtcdClient, PROBE, Range, client_of};
 use crate::error::{Error, Failure, Result};
 
 /// Interval between requests for the watch's progress. A watch reaches a past revision within a tenth of a second.
-const ASK: Duration = Duration::from_millis(20);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The changes that a watch must report before it is complete. Each key has the revision of its last change, or `None`
 /// if that change is a deletion. Some etcd versions report too early that everything was sent (etcd issue 15220).
@@ -39,10 +39,8 @@ impl EtcdClient {
         let mut kept = newest;
         while kept - compacted > 1 {
             let middle = compacted + (kept - compacted) / 2;
-            match self
-                .get(&[Range::key(PROBE).at(middle).keys_only()], "its oldest revision")
-                .await
-            {
+            let probe = Range::key(PROBE).at(middle).keys_only();
+            match self.get(&[probe], "its oldest revision").await {
                 Ok(_) => kept = middle,
                 Err(Error::Request {
                     failure: Failure::Compacted,
@@ -58,16 +56,16 @@ impl EtcdClient {
     /// or has not reached the revision `after`.
     pub(crate) async fn next_change(&self, range: &Range, after: i64) -> Result<()> {
         loop {
-            let watched = timeout(
-                self.settings.timeouts.request,
-                first_change(self.channel(), range, after),
-            );
-            let failure = match watched.await {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(error)) => self.classify(&error),
+            let change = first_change(self.channel(), range, after);
+            let Ok(watched) = timeout(self.settings.timeouts.request, change).await else {
                 // Nothing was written for a while, so the watch starts again. This is no time without an answer.
-                Err(_) => continue,
+                continue;
             };
+            let failure = match watched {
+                Ok(()) => return Ok(()),
+                Err(error) => self.classify(&error),
+            };
+            // With a new token, the watch starts again.
             let renewed = match failure {
                 Failure::AuthNeeded if self.settings.user.is_some() => self.authenticate().await,
                 failure => Err(failure),
@@ -139,36 +137,37 @@ async fn watch(
     revisions: RangeInclusive<i64>,
     expected: &ExpectedChanges,
 ) -> Result<Watched, etcd_client::Error> {
-    let (from, to) = revisions.into_inner();
+    let (first_revision, last_revision) = revisions.into_inner();
     let mut client = client_of(channel)
         .await?
         .watch_client()
         .max_decoding_message_size(usize::MAX);
     let options = |range: &Range| {
-        let options = WatchOptions::new().with_start_revision(from).with_fragment();
+        let options = WatchOptions::new()
+            .with_start_revision(first_revision)
+            .with_fragment();
         if range.end.is_empty() {
             options
         } else {
             options.with_range(range.end.clone())
         }
     };
-    let mut waiting = ranges.iter();
     let mut changes = Vec::new();
-    let Some(first) = waiting.next() else {
+    let Some((first, others)) = ranges.split_first() else {
         return Ok(Watched::Changes(changes));
     };
     let mut stream = client.watch(first.start.clone(), Some(options(first))).await?;
-    for range in waiting {
+    for range in others {
         stream.watch(range.start.clone(), Some(options(range))).await?;
     }
 
-    let mut begun = 0;
+    let mut created_watches = 0;
     let mut missing = expected.clone();
-    let mut ask = tokio::time::interval(ASK);
+    let mut progress_due = tokio::time::interval(PROGRESS_INTERVAL);
     loop {
         let answer = tokio::select! {
             answer = stream.message() => answer?,
-            _ = ask.tick() => {
+            _ = progress_due.tick() => {
                 stream.request_progress().await?;
                 continue;
             }
@@ -182,14 +181,20 @@ async fn watch(
         if answer.canceled() {
             return Ok(Watched::Refused(answer.cancel_reason().to_owned()));
         }
-        begun += usize::from(answer.created());
+        if answer.created() {
+            created_watches += 1;
+        }
+
+        let mut new_changes: Vec<Change> = changes_of(&answer).collect();
+        // Later changes were not requested.
+        new_changes.retain(|change| change.revision <= last_revision);
+        remove_received(&new_changes, &mut missing);
+        changes.append(&mut new_changes);
+
+        let is_progress_report = !answer.created() && answer.events().is_empty();
         let reached = answer.header().map_or(0, |header| header.revision());
-        let is_progress = !answer.created() && answer.events().is_empty();
-        let before = changes.len();
-        // Changes after `to` were not requested.
-        changes.extend(changes_of(&answer).filter(|change| change.revision <= to));
-        remove_received(&changes[before..], &mut missing);
-        if is_progress && reached >= to && begun == ranges.len() && missing.is_empty() {
+        let all_created = created_watches == ranges.len();
+        if is_progress_report && reached >= last_revision && all_created && missing.is_empty() {
             return Ok(Watched::Changes(changes));
         }
     }
@@ -199,11 +204,14 @@ async fn watch(
 fn changes_of(answer: &WatchResponse) -> impl Iterator<Item = Change> {
     answer.events().iter().filter_map(|event| {
         let entry = event.kv()?;
-        let is_put = event.event_type() == EventType::Put;
+        let value = match event.event_type() {
+            EventType::Put => Some(entry.value().to_vec()),
+            EventType::Delete => None,
+        };
         Some(Change {
             revision: entry.mod_revision(),
             key: entry.key().to_vec(),
-            value: is_put.then(|| entry.value().to_vec()),
+            value,
         })
     })
 }

@@ -46,15 +46,15 @@ pub(crate) struct Start {
     pub first: Answers,
 }
 
-/// Reads `extent` at the revision `at`, or else at the revision of the first answer. `collect` creates the collector
-/// for each attempt. Starts over if the revision is compacted, unless it is `at`. Also starts over, on a new
+/// Reads `extent` at `requested_revision`, or else at the revision of the first answer. `collect` creates the collector
+/// for each attempt. Starts over if the revision is compacted, unless it was requested. Also starts over, on a new
 /// connection, if the connection breaks.
 ///
 /// # Errors
 /// If etcd cannot be read, or has no Calico data.
 pub(crate) async fn observe<C: Collector>(
     client: &Arc<EtcdClient>,
-    at: Option<i64>,
+    requested_revision: Option<i64>,
     extent: &Extent,
     collect: impl Fn(&Start) -> Result<C>,
     progress: &ProgressFn,
@@ -62,14 +62,14 @@ pub(crate) async fn observe<C: Collector>(
     let mut client = Arc::clone(client);
     let mut retries = Retries::new(&WHOLE_READS);
     loop {
-        let error = match attempt_once(&client, at, extent, &collect, progress).await {
+        let error = match observe_once(&client, requested_revision, extent, &collect, progress).await {
             Ok(observed) => return Ok(observed),
             Err(error) => error,
         };
-        if let Some(revision) = at
-            && let Some(refused) = not_readable(&client, revision, &error).await
+        if let Some(revision) = requested_revision
+            && let Some(unreadable) = unreadable_revision(&client, revision, &error).await
         {
-            return Err(refused);
+            return Err(unreadable);
         }
         match &error {
             Error::Request {
@@ -88,8 +88,8 @@ pub(crate) async fn observe<C: Collector>(
     }
 }
 
-/// The reason why a requested revision cannot be read; `None` if the error has another meaning.
-async fn not_readable(client: &EtcdClient, revision: i64, error: &Error) -> Option<Error> {
+/// The error for a requested revision that cannot be read; `None` if `error` has another meaning.
+async fn unreadable_revision(client: &EtcdClient, revision: i64, error: &Error) -> Option<Error> {
     let Error::Request {
         failure, endpoint, ..
     } = error
@@ -121,9 +121,9 @@ fn compacted(endpoint: &str, revision: i64, oldest: Option<i64>) -> Error {
     )
 }
 
-async fn attempt_once<C: Collector>(
+async fn observe_once<C: Collector>(
     client: &Arc<EtcdClient>,
-    at: Option<i64>,
+    requested_revision: Option<i64>,
     extent: &Extent,
     collect: &impl Fn(&Start) -> Result<C>,
     progress: &ProgressFn,
@@ -131,34 +131,28 @@ async fn attempt_once<C: Collector>(
     client.widen().await;
 
     // Small kinds and affinities are read first. Their answer fixes the revision, and the affinities name the blocks.
-    let ranges = first_ranges(at.unwrap_or_default(), extent);
-    let mut start = begin(client, &ranges, at).await?;
+    let ranges = first_ranges(requested_revision.unwrap_or_default(), extent);
+    let mut start = begin(client, &ranges, requested_revision).await?;
     let revision = start.revision;
-    let collector = collect(&start)?;
-    let progress = Arc::clone(progress);
     let pull = Pull::new(
         Arc::clone(client),
         revision,
         extent.records(),
-        collector,
-        progress,
+        collect(&start)?,
+        Arc::clone(progress),
     );
-    let mut rest = Vec::new();
+    let mut remainders = Vec::new();
+    let mut keys_of_affinities = Vec::new();
     for (range, answer) in ranges.iter().zip(&start.first.ranges) {
         pull.add(entries(answer))?;
-        rest.extend(remainder(range, answer));
+        remainders.extend(remainder(range, answer));
+        if range.start == affinities_start() {
+            keys_of_affinities = affinity_keys(client, revision, range, answer).await?;
+        }
     }
-    pull.push(rest);
-
-    let affinities = ranges
-        .iter()
-        .zip(&start.first.ranges)
-        .find(|(range, _)| range.start == affinities());
-    let keys_of_affinities = match affinities {
-        Some((range, answer)) => affinity_keys(client, revision, range, answer).await?,
-        None => Vec::new(),
-    };
+    pull.push(remainders);
     start.first.ranges.clear();
+
     let block_keys = plan::block_keys(keys_of_affinities.iter().map(Vec::as_slice));
     if extent.has(Source::Blocks) {
         pull.push(plan::blocks(&block_keys));
@@ -167,13 +161,16 @@ async fn attempt_once<C: Collector>(
     // While blocks are read, a sample of them determines the ranges of handles and endpoints.
     let mut tasks = pull.start();
     if extent.has_any(&[Source::Handles, Source::Endpoints]) {
-        let sample = sample(client, revision, &block_keys).await?;
+        let sample = read_sample(client, revision, &block_keys).await?;
         pull.push(sample.handles_and_endpoints(block_keys.len(), extent));
     }
     pull.close();
 
-    while let Some(ended) = tasks.join_next().await {
-        ended.unwrap_or_else(|lost| resume_unwind(lost.into_panic()))?;
+    while let Some(joined) = tasks.join_next().await {
+        match joined {
+            Ok(result) => result?,
+            Err(panicked) => resume_unwind(panicked.into_panic()),
+        }
     }
 
     if pull.entries() == 0 {
@@ -185,15 +182,18 @@ async fn attempt_once<C: Collector>(
             });
         }
     }
-    let unfinished = || client.error("everything", Failure::Other("a task is still reading".into()));
-    let collector = pull.finish().ok_or_else(unfinished)?;
+
+    let Some(collector) = pull.finish() else {
+        let failure = Failure::Other("a task is still reading".into());
+        return Err(client.error("everything", failure));
+    };
     Ok(Observed { collector, start })
 }
 
 /// Sends the first request, which fixes the revision for all others.
-async fn begin(client: &EtcdClient, ranges: &[Range], at: Option<i64>) -> Result<Start> {
+async fn begin(client: &EtcdClient, ranges: &[Range], requested_revision: Option<i64>) -> Result<Start> {
     let first = client.get(ranges, "Calico's configuration").await?;
-    let revision = at.unwrap_or(first.revision);
+    let revision = requested_revision.unwrap_or(first.revision);
     Ok(Start {
         endpoint: redact_url(client.endpoint()),
         revision,
@@ -203,7 +203,7 @@ async fn begin(client: &EtcdClient, ranges: &[Range], at: Option<i64>) -> Result
 }
 
 /// The start of the affinities' keys, `host/` and `virtual/`, which follow the handles' keys.
-fn affinities() -> Vec<u8> {
+fn affinities_start() -> Vec<u8> {
     prefix_end(HANDLE_PREFIX.as_bytes())
 }
 
@@ -224,7 +224,7 @@ fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
     }
     if extent.has_any(&[Source::Affinities, Source::Blocks]) {
         // Affinities name the blocks.
-        let affinities = Range::between(affinities(), after(IPAM_PREFIX));
+        let affinities = Range::between(affinities_start(), after(IPAM_PREFIX));
         ranges.push(affinities.with_limit(FIRST_LIMIT));
     }
 
@@ -256,16 +256,16 @@ fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
     ranges
 }
 
-/// The keys beyond the limit of an answer.
+/// The part of `range` after the last key in its answer; `None` if the answer contains all keys of the range.
 fn remainder(range: &Range, answer: &GetResponse) -> Option<Part> {
-    let last = answer.kvs().last().filter(|_| answer.more())?;
-    let expected = usize::try_from(answer.count())
-        .unwrap_or(0)
-        .saturating_sub(answer.kvs().len());
-    let range = Range::between(next_key(last.key()), range.end.as_slice());
+    if !answer.more() {
+        return None;
+    }
+    let last = answer.kvs().last()?;
+    let count = usize::try_from(answer.count()).unwrap_or(0);
     Some(Part {
-        range,
-        expected,
+        range: Range::between(next_key(last.key()), range.end.as_slice()),
+        expected: count.saturating_sub(answer.kvs().len()),
         what: "nodes and affinities",
     })
 }
@@ -290,16 +290,18 @@ async fn affinity_keys(
 }
 
 /// Reads a sample of blocks from the whole range.
-async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Result<Sample> {
+async fn read_sample(client: &EtcdClient, revision: i64, block_keys: &[Vec<u8>]) -> Result<Sample> {
     let mut sample = Sample::default();
-    let ranges: Vec<Range> = plan::sample_ranges(blocks)
-        .into_iter()
-        .map(|range| range.at(revision))
-        .collect();
-    if !ranges.is_empty() {
-        for entry in client.get(&ranges, "blocks").await?.entries() {
-            sample.add(entry.value);
-        }
+    let mut ranges = Vec::new();
+    for range in plan::sample_ranges(block_keys) {
+        ranges.push(range.at(revision));
+    }
+    if ranges.is_empty() {
+        return Ok(sample);
+    }
+
+    for entry in client.get(&ranges, "blocks").await?.entries() {
+        sample.add(entry.value);
     }
     Ok(sample)
 }
@@ -308,7 +310,7 @@ async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Resul
 /// revisions, so a snapshot of a past revision has the newest time in its data.
 pub(crate) async fn observe_at(
     client: &Arc<EtcdClient>,
-    at: Option<i64>,
+    past_revision: Option<i64>,
     extent: &Extent,
     progress: &ProgressFn,
 ) -> Result<Snapshot> {
@@ -321,10 +323,15 @@ pub(crate) async fn observe_at(
     let Observed {
         collector: mut snapshot,
         start,
-    } = observe(client, at, extent, collect, progress).await?;
-    let now = start.taken_at;
-    let newest = at.and_then(|_| newest_time(&snapshot, now));
-    snapshot.set_origin(start.endpoint, start.revision, newest.unwrap_or(now));
+    } = observe(client, past_revision, extent, collect, progress).await?;
+
+    let mut taken_at = start.taken_at;
+    if past_revision.is_some()
+        && let Some(newest) = newest_time(&snapshot, start.taken_at)
+    {
+        taken_at = newest;
+    }
+    snapshot.set_origin(start.endpoint, start.revision, taken_at);
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
     snapshot.mark_read(ETCD_SOURCES.into_iter().filter(|source| extent.has(*source)));
     extent.mark_unwanted(&mut snapshot);
@@ -376,7 +383,7 @@ mod tests {
             all.iter()
                 .all(|r| !r.start.starts_with(ENDPOINT_PREFIX.as_bytes()))
         );
-        assert!(all.iter().any(|r| r.start == affinities()));
+        assert!(all.iter().any(|r| r.start == affinities_start()));
     }
 
     #[test]

@@ -73,14 +73,15 @@ pub(crate) fn sample_ranges(keys: &[Vec<u8>]) -> Vec<Range> {
     if keys.len() < SMALL {
         return Vec::new();
     }
-    let count = keys.len().min(SAMPLE_PLACES);
-    let key = |i: usize| &keys[i * keys.len() / count];
-    let end = prefix_end(BLOCK_PREFIX.as_bytes());
-    (0..count)
-        .map(|i| {
-            let end = if i + 1 < count { key(i + 1) } else { &end };
-            Range::between(key(i).as_slice(), end.as_slice()).with_limit(SAMPLE_BLOCKS)
-        })
+    let places = keys.len().min(SAMPLE_PLACES);
+    let mut bounds: Vec<Vec<u8>> = Vec::new();
+    for place in 0..places {
+        bounds.push(keys[place * keys.len() / places].clone());
+    }
+    bounds.push(prefix_end(BLOCK_PREFIX.as_bytes()));
+    bounds
+        .windows(2)
+        .map(|pair| Range::between(pair[0].as_slice(), pair[1].as_slice()).with_limit(SAMPLE_BLOCKS))
         .collect()
 }
 
@@ -101,21 +102,24 @@ impl Sample {
         };
         let Some(block) = content.sound() else { return };
         for record in block.attributes() {
-            let id = record.clean_handle().map(|id| id.to_string());
-            if let Some(id) = id.filter(|id| !id.is_empty()) {
-                self.handles.push([HANDLE_PREFIX, &id].concat().into_bytes());
+            if let Some(handle) = record.clean_handle()
+                && !handle.is_empty()
+            {
+                let key = format!("{HANDLE_PREFIX}{handle}");
+                self.handles.push(key.into_bytes());
             }
 
-            let attribute = |key| {
-                let text = record.get(key).map(|text| text.to_string());
-                text.filter(|text| !text.is_empty())
-            };
-            if let (Some(namespace), Some(pod), Some(node)) =
-                (attribute("namespace"), attribute("pod"), attribute("node"))
+            // Records of addresses that no pod has, such as those of tunnels, lack some of these.
+            if let Some(namespace) = record.get("namespace")
+                && let Some(pod) = record.get("pod")
+                && let Some(node) = record.get("node")
+                && !namespace.is_empty()
+                && !pod.is_empty()
+                && !node.is_empty()
             {
-                let name = endpoint_name(&node, "k8s", &pod, "");
-                self.endpoints
-                    .push(format!("{ENDPOINT_PREFIX}{namespace}/{name}").into_bytes());
+                let name = endpoint_name(&node.plain(), "k8s", &pod.plain(), "");
+                let key = format!("{ENDPOINT_PREFIX}{namespace}/{name}");
+                self.endpoints.push(key.into_bytes());
             }
         }
     }
@@ -123,31 +127,29 @@ impl Sample {
     /// The ranges of all handles and endpoints that `extent` includes. Their expected numbers are those in the sample,
     /// scaled to `blocks`, the number of blocks in the cluster.
     pub(super) fn handles_and_endpoints(mut self, blocks: usize, extent: &Extent) -> Vec<Part> {
-        let scale = |keys: &mut Vec<Vec<u8>>, sampled: usize| {
-            keys.sort_unstable();
-            keys.dedup();
-            keys.len() * blocks / sampled.max(1)
-        };
-        let handles = scale(&mut self.handles, self.blocks);
-        let endpoints = scale(&mut self.endpoints, self.blocks);
+        let sampled_blocks = self.blocks.max(1);
         let mut parts = Vec::new();
         if extent.has(Source::Handles) {
+            self.handles.sort_unstable();
+            self.handles.dedup();
+            let expected = self.handles.len() * blocks / sampled_blocks;
             parts.extend(split(
                 HANDLE_PREFIX,
                 &self.handles,
-                handles,
+                expected,
                 HANDLES_PER_RANGE,
                 "handles",
             ));
         }
         if extent.has(Source::Endpoints) {
-            let keys = &self.endpoints;
-            let per_range = ENDPOINTS_PER_RANGE;
+            self.endpoints.sort_unstable();
+            self.endpoints.dedup();
+            let expected = self.endpoints.len() * blocks / sampled_blocks;
             parts.extend(split(
                 ENDPOINT_PREFIX,
-                keys,
-                endpoints,
-                per_range,
+                &self.endpoints,
+                expected,
+                ENDPOINTS_PER_RANGE,
                 "workload endpoints",
             ));
         }
@@ -155,30 +157,32 @@ impl Sample {
     }
 }
 
-/// Splits the range of a prefix at quantiles of the sorted `keys`.
+/// Splits the range of a prefix at quantiles of the sorted `keys`, into parts of about `per_range` keys if the whole
+/// range has the `expected` number of keys.
 fn split(prefix: &str, keys: &[Vec<u8>], expected: usize, per_range: usize, what: &'static str) -> Vec<Part> {
-    let pieces = expected
+    let part_count = expected
         .div_ceil(per_range)
         .clamp(1, MAX_RANGES)
         .min(keys.len().max(1));
     let whole = Range::prefix(prefix);
     let mut bounds = vec![whole.start.clone()];
-    for i in 1..pieces {
-        let bound = &keys[i * keys.len() / pieces];
+    for i in 1..part_count {
+        let bound = &keys[i * keys.len() / part_count];
         if bounds.last() != Some(bound) && bound.as_slice() < whole.end.as_slice() {
             bounds.push(bound.clone());
         }
     }
     bounds.push(whole.end);
-    let expected = expected.div_ceil(bounds.len() - 1);
-    bounds
-        .windows(2)
-        .map(|pair| Part {
+
+    let mut parts = Vec::new();
+    for pair in bounds.windows(2) {
+        parts.push(Part {
             range: Range::between(pair[0].as_slice(), pair[1].as_slice()),
-            expected,
+            expected: expected.div_ceil(bounds.len() - 1),
             what,
-        })
-        .collect()
+        });
+    }
+    parts
 }
 
 #[cfg(test)]

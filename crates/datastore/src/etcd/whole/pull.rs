@@ -41,17 +41,18 @@ pub(crate) struct Pull<C: Collector> {
     client: Arc<EtcdClient>,
     revision: i64,
     records: RecordDetail,
-    state: Mutex<State<C>>,
-    changed: Notify,
-    read: AtomicU64,
-    expected: AtomicU64,
+    queue: Mutex<Queue<C>>,
+    queue_changed: Notify,
+    entries_read: AtomicU64,
+    entries_expected: AtomicU64,
     progress: ProgressFn,
 }
 
-struct State<C: Collector> {
+struct Queue<C: Collector> {
+    /// Parts that no task has started to read.
     waiting: VecDeque<Part>,
-    /// True once no more parts are added to the queue.
-    closed: bool,
+    /// True once no more parts are added.
+    is_closed: bool,
     /// Number of parts that were started.
     started: usize,
     /// Number of parts that were fully committed.
@@ -62,7 +63,8 @@ struct State<C: Collector> {
 }
 
 impl<C: Collector> Pull<C> {
-    /// Creates a read at `revision` without parts.
+    /// Creates a read of etcd's keys as of `revision`, which passes their entries to `collector` and reports to
+    /// `progress` how many it has read. [`Self::push`] then adds the parts to read.
     pub(crate) fn new(
         client: Arc<EtcdClient>,
         revision: i64,
@@ -70,9 +72,9 @@ impl<C: Collector> Pull<C> {
         collector: C,
         progress: ProgressFn,
     ) -> Arc<Self> {
-        let state = State {
+        let empty_queue = Queue {
             waiting: VecDeque::new(),
-            closed: false,
+            is_closed: false,
             started: 0,
             committed: 0,
             finished: BTreeMap::new(),
@@ -82,22 +84,22 @@ impl<C: Collector> Pull<C> {
             client,
             revision,
             records,
-            state: Mutex::new(state),
-            changed: Notify::new(),
-            read: AtomicU64::new(0),
-            expected: AtomicU64::new(0),
+            queue: Mutex::new(empty_queue),
+            queue_changed: Notify::new(),
+            entries_read: AtomicU64::new(0),
+            entries_expected: AtomicU64::new(0),
             progress,
         })
     }
 
-    /// Starts the reading tasks. Dropping the returned set ends them.
+    /// Starts the tasks that read the parts of the queue. Dropping the returned set ends them.
     pub(crate) fn start(self: &Arc<Self>) -> JoinSet<Result<()>> {
         let mut tasks = JoinSet::new();
         for _ in 0..IN_FLIGHT {
-            let this = Arc::clone(self);
+            let pull = Arc::clone(self);
             tasks.spawn(async move {
-                while let Some((index, part)) = this.next().await {
-                    this.read_part(index, part).await?;
+                while let Some((index, part)) = pull.next_part().await {
+                    pull.read_part(index, part).await?;
                 }
                 Ok(())
             });
@@ -107,65 +109,64 @@ impl<C: Collector> Pull<C> {
 
     /// Appends parts to the queue.
     pub(crate) fn push(&self, parts: Vec<Part>) {
-        let expected: usize = parts.iter().map(|p| p.expected).sum();
-        self.expected.fetch_add(expected as u64, Ordering::Relaxed);
-        lock(&self.state).waiting.extend(parts);
-        self.changed.notify_waiters();
+        let expected: usize = parts.iter().map(|part| part.expected).sum();
+        self.entries_expected
+            .fetch_add(expected as u64, Ordering::Relaxed);
+        lock(&self.queue).waiting.extend(parts);
+        self.queue_changed.notify_waiters();
     }
 
     /// Marks the end of the queue.
     pub(crate) fn close(&self) {
-        lock(&self.state).closed = true;
-        self.changed.notify_waiters();
+        lock(&self.queue).is_closed = true;
+        self.queue_changed.notify_waiters();
     }
 
     /// Adds entries that were read earlier. Must be called before the first [`Self::push`].
     pub(crate) fn add<'e>(&self, entries: impl Iterator<Item = RawEntry<'e>>) -> Result<()> {
         let mut chunk = C::chunk(self.records);
-        let mut number = 0;
+        let mut added = 0;
         for entry in entries {
             C::add(&mut chunk, entry);
-            number += 1;
+            added += 1;
         }
-        self.count(number);
-        lock(&self.state).collector.commit(chunk)
+        self.count(added);
+        lock(&self.queue).collector.commit(chunk)
     }
 
     /// The number of entries that were read.
     pub(crate) fn entries(&self) -> u64 {
-        self.read.load(Ordering::Relaxed)
+        self.entries_read.load(Ordering::Relaxed)
     }
 
     /// Returns the collector; `None` before all tasks have ended.
     pub(crate) fn finish(self: Arc<Self>) -> Option<C> {
-        let this = Arc::into_inner(self)?;
-        Some(
-            this.state
-                .into_inner()
-                .unwrap_or_else(PoisonError::into_inner)
-                .collector,
-        )
+        let pull = Arc::into_inner(self)?;
+        let queue = pull.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Some(queue.collector)
     }
 
-    /// Waits for the next part and its index; `None` at the end of the queue.
-    async fn next(&self) -> Option<(usize, Part)> {
+    /// Waits for the next part and its index; `None` at the end of the queue. Does not return a part while
+    /// [`AHEAD`] others are read or wait for earlier ones, since they are kept in memory.
+    async fn next_part(&self) -> Option<(usize, Part)> {
         loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
+            let queue_changed = self.queue_changed.notified();
+            tokio::pin!(queue_changed);
             // No notification is missed from here on.
-            changed.as_mut().enable();
+            queue_changed.as_mut().enable();
             {
-                let mut state = lock(&self.state);
-                let near = state.started < state.committed + AHEAD;
-                if let Some(part) = near.then(|| state.waiting.pop_front()).flatten() {
-                    state.started += 1;
-                    return Some((state.started - 1, part));
+                let mut queue = lock(&self.queue);
+                let may_start = queue.started < queue.committed + AHEAD;
+                if may_start && let Some(part) = queue.waiting.pop_front() {
+                    let index = queue.started;
+                    queue.started += 1;
+                    return Some((index, part));
                 }
-                if state.closed && state.waiting.is_empty() {
+                if queue.is_closed && queue.waiting.is_empty() {
                     return None;
                 }
             }
-            changed.await;
+            queue_changed.await;
         }
     }
 
@@ -195,42 +196,45 @@ impl<C: Collector> Pull<C> {
 
             // The limit is doubled, unless answers would become too large.
             let average = reply.size() / reply.len.max(1);
-            let most = i64::try_from(MOST_BYTES / average.max(1)).unwrap_or(i64::MAX);
-            range.limit = (range.limit * 2).min(most).max(1);
+            let max_limit = i64::try_from(MOST_BYTES / average.max(1)).unwrap_or(i64::MAX);
+            range.limit = (range.limit * 2).min(max_limit).max(1);
             chunk = self.commit_piece(index, chunk)?;
         }
     }
 
+    /// Counts entries that were read, and reports the progress.
     fn count(&self, entries: u64) {
-        let read = self.read.fetch_add(entries, Ordering::Relaxed) + entries;
-        let expected = self.expected.load(Ordering::Relaxed).max(read);
+        let read = self.entries_read.fetch_add(entries, Ordering::Relaxed) + entries;
+        let expected = self.entries_expected.load(Ordering::Relaxed).max(read);
         (self.progress)(Progress { read, expected });
     }
 
     /// Passes on the data of an incomplete part if it is the part's turn; otherwise returns the data.
     fn commit_piece(&self, index: usize, chunk: C::Chunk) -> Result<C::Chunk> {
-        let mut state = lock(&self.state);
-        if state.committed != index {
+        let mut queue = lock(&self.queue);
+        if queue.committed != index {
             return Ok(chunk);
         }
-        state.collector.commit(chunk)?;
+        queue.collector.commit(chunk)?;
         Ok(C::chunk(self.records))
     }
 
     /// Passes on a complete part, and the finished parts that waited for it.
     fn commit(&self, index: usize, chunk: C::Chunk) -> Result<()> {
-        let mut state = lock(&self.state);
-        state.finished.insert(index, chunk);
+        let mut queue = lock(&self.queue);
+        queue.finished.insert(index, chunk);
         loop {
-            let turn = state.committed;
-            let Some(chunk) = state.finished.remove(&turn) else {
+            let next_index = queue.committed;
+            let Some(next_chunk) = queue.finished.remove(&next_index) else {
                 break;
             };
-            state.collector.commit(chunk)?;
-            state.committed += 1;
+            queue.collector.commit(next_chunk)?;
+            queue.committed += 1;
         }
-        drop(state);
-        self.changed.notify_waiters();
+        drop(queue);
+
+        // Tasks that were too far ahead may start the next part now.
+        self.queue_changed.notify_waiters();
         Ok(())
     }
 

@@ -37,7 +37,7 @@ pub(super) struct EtcdObjects {
 }
 
 impl EtcdObjects {
-    /// `alone` is true if no two batches may share a transaction.
+    /// Opens etcd for reads and writes of single objects. `alone` is true if no two batches may share a transaction.
     pub(super) fn new(client: &Arc<EtcdClient>, alone: bool) -> Self {
         Self {
             connection: Connection::new(client),
@@ -81,53 +81,54 @@ async fn read(client: &Arc<EtcdClient>, keys: &[Key]) -> Result<Vec<Option<Store
     if (1..=LIMITS.conditions).contains(&keys.len()) {
         return read_part(client, keys).await;
     }
-    let read = |part: &[Key]| {
+    let mut reads = Vec::new();
+    for part in keys.chunks(LIMITS.conditions) {
         let client = Arc::clone(client);
         let part = part.to_vec();
-        async move { read_part(&client, &part).await }
-    };
-    let parts = tasks::all(IN_FLIGHT, keys.chunks(LIMITS.conditions).map(read)).await?;
+        reads.push(async move { read_part(&client, &part).await });
+    }
+    let parts = tasks::all(IN_FLIGHT, reads).await?;
     Ok(parts.into_iter().flatten().collect())
 }
 
 /// Reads keys in one request.
 async fn read_part(client: &EtcdClient, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
-    let mut found = Vec::with_capacity(keys.len());
     let ranges: Vec<Range> = keys.iter().map(|key| Range::key(key.to_string())).collect();
-    let read = client.get(&ranges, "the objects to change").await?;
-    for (key, mut answer) in keys.iter().zip(read.ranges) {
-        let stored = answer.take_kvs().pop().map(|kv| {
+    let answers = client.get(&ranges, "the objects to change").await?;
+    let mut objects = Vec::with_capacity(keys.len());
+    for (key, mut answer) in keys.iter().zip(answers.ranges) {
+        let object = answer.take_kvs().pop().map(|kv| {
             let revision = Revision::Etcd(kv.mod_revision());
-            Stored::new(key, revision, kv.into_key_value().1.into())
+            let (_, value) = kv.into_key_value();
+            Stored::new(key, revision, value.into())
         });
-        found.push(stored);
+        objects.push(object);
     }
-    Ok(found)
+    Ok(objects)
 }
 
 /// Commits a batch in one transaction.
 async fn commit(client: &EtcdClient, batch: &Batch) -> Result<Swap> {
     let parts = Parts::new(batch).map_err(|failure| client.write_error(BATCH, failure))?;
-    let response = client.write(parts.transaction(), &what(batch)).await?;
+    let response = client.write(parts.transaction(), &name_of(batch)).await?;
     if !response.succeeded() {
         return Ok(Swap::Conflict);
     }
     let revision = response.header().map_or(0, |header| header.revision());
-    Ok(done(batch, revision))
+    Ok(committed(batch, revision))
 }
 
 /// The result of a batch that was committed at a revision.
-fn done(batch: &Batch, revision: i64) -> Swap {
+fn committed(batch: &Batch, revision: i64) -> Swap {
     Swap::Done(vec![Some(Revision::Etcd(revision)); batch.changes.len()])
 }
 
-/// The name of a batch in errors.
-fn what(batch: &Batch) -> String {
-    batch
-        .changes
-        .first()
-        .map(|change| change.key().to_string())
-        .unwrap_or_default()
+/// The name of a batch in errors: the key of its first change.
+fn name_of(batch: &Batch) -> String {
+    match batch.changes.first() {
+        Some(change) => change.key().to_string(),
+        None => String::new(),
+    }
 }
 
 /// The parts of a transaction for one or more batches. The transaction checks all preconditions before it changes
@@ -144,35 +145,40 @@ struct Parts {
 
 impl Parts {
     fn new(batch: &Batch) -> Result<Self, Failure> {
-        let mut expected: HashMap<&Key, &Precondition> = HashMap::new();
         let mut parts = Self {
             comparisons: Vec::new(),
             operations: Vec::with_capacity(batch.changes.len()),
             bytes: 0,
             keys: HashMap::new(),
         };
+
+        let mut compared: HashMap<&Key, &Precondition> = HashMap::new();
         let changed = batch
             .changes
             .iter()
             .map(|change| (change.key(), change.precondition()));
-        let evidence = batch.evidence.iter().map(|(key, expect)| (key, expect));
-        for (key, expect) in changed.chain(evidence) {
-            match expected.insert(key, expect) {
+        let evidence = batch
+            .evidence
+            .iter()
+            .map(|(key, precondition)| (key, precondition));
+        for (key, precondition) in changed.chain(evidence) {
+            match compared.insert(key, precondition) {
                 // Several changes can share one piece of evidence.
-                Some(before) if before == expect => continue,
+                Some(earlier) if earlier == precondition => continue,
                 Some(_) => return Err(unsendable(format!("two different states of {key} are expected"))),
                 None => {}
             }
             let path = path(key)?;
             parts.bytes += path.len() + OVERHEAD;
-            parts.comparisons.push(match (expect, key) {
+            parts.comparisons.push(match (precondition, key) {
                 (Precondition::NoBlockSince(revision), Key::Block(network)) => {
                     let keys = key_prefix(*network);
                     Compare::create_revision(keys, CompareOp::Less, revision + 1).with_prefix()
                 }
-                _ => Compare::mod_revision(&*path, CompareOp::Equal, revision(expect)?),
+                _ => Compare::mod_revision(&*path, CompareOp::Equal, revision(precondition)?),
             });
-            parts.keys.insert(path, false);
+            let is_changed = false;
+            parts.keys.insert(path, is_changed);
         }
 
         for change in &batch.changes {
@@ -183,7 +189,8 @@ impl Parts {
                 Some(value) => TxnOp::put(&*path, value.as_ref(), None),
                 None => TxnOp::delete(&*path, None),
             });
-            parts.keys.insert(path, true);
+            let is_changed = true;
+            parts.keys.insert(path, is_changed);
         }
 
         // etcd limits comparisons and changes separately.
@@ -200,15 +207,20 @@ impl Parts {
     /// True if the batches in `other` fit into the same transaction, and neither `self` nor `other` changes a key that
     /// the other one compares. The order of the batches then does not matter.
     fn can_share_transaction_with(&self, other: &Self) -> bool {
-        let is_apart = |(key, changed): (&String, &bool)| {
-            self.keys
-                .get(key)
-                .is_none_or(|own_changed| !*own_changed && !*changed)
-        };
-        self.comparisons.len() + other.comparisons.len() <= LIMITS.conditions
+        let fits = self.comparisons.len() + other.comparisons.len() <= LIMITS.conditions
             && self.operations.len() + other.operations.len() <= LIMITS.changes
-            && self.bytes + other.bytes <= LIMITS.bytes
-            && other.keys.iter().all(is_apart)
+            && self.bytes + other.bytes <= LIMITS.bytes;
+        if !fits {
+            return false;
+        }
+        for (key, is_changed_by_other) in &other.keys {
+            if let Some(is_changed) = self.keys.get(key)
+                && (*is_changed || *is_changed_by_other)
+            {
+                return false;
+            }
+        }
+        true
     }
 
     fn join(&mut self, other: Self) {
@@ -255,8 +267,8 @@ fn common_length(text: &str, other: &str) -> usize {
 }
 
 /// The revision to compare with, which is 0 for a missing key.
-fn revision(expect: &Precondition) -> Result<i64, Failure> {
-    match expect {
+fn revision(precondition: &Precondition) -> Result<i64, Failure> {
+    match precondition {
         Precondition::Absent => Ok(0),
         // Revision 0 would match a missing key. No stored key has this revision.
         Precondition::At(Revision::Etcd(revision)) if *revision > 0 => Ok(*revision),

@@ -112,16 +112,22 @@ impl SharedTransactions {
         if reads.is_empty() {
             return false;
         }
-        let paths = reads.iter().flat_map(|read| &read.paths);
-        let ranges: Vec<Range> = paths.map(|path| Range::key(path.as_str())).collect();
+        let mut ranges = Vec::new();
+        for path in reads.iter().flat_map(|read| &read.paths) {
+            ranges.push(Range::key(path.as_str()));
+        }
         // After a failure, each read is sent alone.
         if let Ok(answers) = client.get(&ranges, "the objects to change").await {
-            let mut values = answers.ranges.into_iter().map(|mut answer| {
-                answer
-                    .take_kvs()
-                    .pop()
-                    .map(|kv| (kv.mod_revision(), kv.into_key_value().1.into()))
-            });
+            let mut values = Vec::with_capacity(ranges.len());
+            for mut answer in answers.ranges {
+                let value = answer.take_kvs().pop().map(|kv| {
+                    let revision = kv.mod_revision();
+                    let (_, value) = kv.into_key_value();
+                    (revision, value.into())
+                });
+                values.push(value);
+            }
+            let mut values = values.into_iter();
             for Read { paths, answer } in reads {
                 answer.send(values.by_ref().take(paths.len()).collect()).ok();
             }
@@ -139,48 +145,54 @@ impl SharedTransactions {
         let (answer, answered) = oneshot::channel();
         self.writes.push(Write { parts, answer });
         match self.writes.wait(answered, || self.write_several(client)).await {
-            Some(Sent::Done(revision)) => Ok(super::done(batch, revision)),
+            Some(Sent::Done(revision)) => Ok(super::committed(batch, revision)),
             Some(Sent::Conflict) => Ok(Swap::Conflict),
             Some(Sent::NoneOfSeveral) => super::commit(client, batch).await,
-            Some(Sent::Failed(failure)) => Err(client.write_error(&super::what(batch), failure)),
-            None => Err(client.write_error(&super::what(batch), Failure::broken("the write was abandoned"))),
+            Some(Sent::Failed(failure)) => Err(client.write_error(&super::name_of(batch), failure)),
+            None => {
+                let failure = Failure::broken("the write was abandoned");
+                Err(client.write_error(&super::name_of(batch), failure))
+            }
         }
     }
 
     /// Sends a transaction of waiting batches; returns false if there are none.
     async fn write_several(&self, client: &Arc<EtcdClient>) -> bool {
-        let mut together: Option<Parts> = None;
+        let mut combined: Option<Parts> = None;
         let mut answers = Vec::new();
         let is_alone = self.alone.load(Ordering::Relaxed);
-        let can_share = |all: &Option<Parts>, more: &Write| match all {
-            Some(all) => !is_alone && all.can_share_transaction_with(&more.parts),
-            None => true,
-        };
-        while let Some(Write { parts, answer }) = self.writes.take_if(|more| can_share(&together, more)) {
+        loop {
+            let next_write = self.writes.take_if(|next| match &combined {
+                Some(combined) => !is_alone && combined.can_share_transaction_with(&next.parts),
+                None => true,
+            });
+            let Some(Write { parts, answer }) = next_write else {
+                break;
+            };
             // The task that would receive the outcome has ended, so its batch is not sent.
             if answer.is_closed() {
                 continue;
             }
-            match &mut together {
-                Some(all) => all.join(parts),
-                None => together = Some(parts),
+            match &mut combined {
+                Some(combined) => combined.join(parts),
+                None => combined = Some(parts),
             }
             answers.push(answer);
         }
-        let Some(together) = together else { return false };
+        let Some(combined) = combined else { return false };
 
-        let result = client.transact(together.transaction()).await;
-        if result.is_err() && answers.len() > 1 {
+        let result = client.transact(combined.transaction()).await;
+        let has_several = answers.len() > 1;
+        if result.is_err() && has_several {
             self.alone.store(true, Ordering::Relaxed);
         }
-        let is_one = answers.len() == 1;
         for answer in answers {
             let sent = match &result {
                 Ok(response) if response.succeeded() => {
                     Sent::Done(response.header().map_or(0, |header| header.revision()))
                 }
-                Ok(_) if is_one => Sent::Conflict,
-                Ok(_) => Sent::NoneOfSeveral,
+                Ok(_) if has_several => Sent::NoneOfSeveral,
+                Ok(_) => Sent::Conflict,
                 Err(failure) => Sent::Failed(failure.clone()),
             };
             answer.send(sent).ok();

@@ -205,14 +205,15 @@ impl EtcdV2Client {
     /// Reads a key with everything below it, with a quorum of the members. If a member does not answer, asks the
     /// others.
     pub(crate) async fn read(&self, path: &str) -> Result<Found> {
-        let mut left = self.members.len();
+        let mut untried = self.members.len();
         // A member that does not answer leaves time for the others.
         let limit = self.settings.timeouts.request / self.members.len().max(1) as u32;
         loop {
-            left -= 1;
+            untried -= 1;
             match self.read_once(path, Depth::Subtree, limit).await {
-                Err(failure) if failure.is_transient() && left > 0 => self.use_next_member(),
-                result => return result.map_err(|failure| self.error(path, failure)),
+                Err(failure) if failure.is_transient() && untried > 0 => self.use_next_member(),
+                Err(failure) => return Err(self.error(path, failure)),
+                Ok(found) => return Ok(found),
             }
         }
     }
@@ -245,26 +246,34 @@ impl EtcdV2Client {
         value: Option<&str>,
         replaced: Option<i64>,
     ) -> Result<Option<i64>> {
-        let condition = replaced.map_or("prevExist=false".to_owned(), |index| format!("prevIndex={index}"));
+        let condition = match replaced {
+            Some(index) => format!("prevIndex={index}"),
+            None => "prevExist=false".to_owned(),
+        };
         let url = format!("{}?{condition}", url(path));
         let request = match value {
-            Some(value) => Request::put(url)
-                .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
-                .body(Body::from(
-                    format!("value={}", utf8_percent_encode(value, NON_ALPHANUMERIC)).into_bytes(),
-                )),
+            Some(value) => {
+                let form = format!("value={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
+                Request::put(url)
+                    .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+                    .body(Body::from(form.into_bytes()))
+            }
             None => Request::delete(url).body(Body::empty()),
         };
+
         let result = match self.send(request, self.settings.timeouts.request).await {
             Ok(Answer { status, body, .. }) => self.write_outcome(status, &body),
             Err(failure) => Err(failure),
         };
-        result.map_err(|failure| {
-            if failure.is_transient() {
-                self.use_next_member();
+        match result {
+            Ok(index) => Ok(index),
+            Err(failure) => {
+                if failure.is_transient() {
+                    self.use_next_member();
+                }
+                Err(self.write_error(path, failure))
             }
-            self.write_error(path, failure)
-        })
+        }
     }
 
     /// Returns the index of a write; `None` if its condition was not met.
@@ -322,9 +331,9 @@ impl EtcdV2Client {
 
     /// Converts an error response to a failure.
     fn refusal(&self, status: StatusCode, reply: Option<Reply>, body: &Bytes) -> Failure {
-        let begin = String::from_utf8_lossy(&body[..body.len().min(300)]);
-        let begin = begin.trim().to_owned();
-        if begin.contains("HTTP request to an HTTPS server") {
+        let beginning = String::from_utf8_lossy(&body[..body.len().min(300)]);
+        let beginning = beginning.trim().to_owned();
+        if beginning.contains("HTTP request to an HTTPS server") {
             return Cause::ServerWantsTls.into();
         }
 
@@ -341,7 +350,7 @@ impl EtcdV2Client {
 
         let message = reply.map(|reply| format!("{} {}", reply.message, reply.cause).trim().to_owned());
         match (status.as_u16(), message) {
-            (500.., message) => Failure::NoQuorum(message.unwrap_or(begin)),
+            (500.., message) => Failure::NoQuorum(message.unwrap_or(beginning)),
             (code, Some(message)) => Failure::Refused { code, message },
             (_, None) => Failure::NoV2Api,
         }

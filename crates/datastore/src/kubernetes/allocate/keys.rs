@@ -31,12 +31,13 @@ pub(super) async fn block_key(client: &Arc<KubeClient>, cidr: IpNet) -> Result<A
     let Some((kind, path)) = locate(client, &Key::Block(cidr)) else {
         return Ok(Answer::default());
     };
-    let found = client
-        .get_json::<Object>(&path, Accept::OneMetadata, kind.known.plural)
+    let block: Option<Object> = client
+        .get_json(&path, Accept::OneMetadata, kind.known.plural)
         .await?;
-    Ok(found.map_or_else(Answer::missing, |object| {
-        Answer::found(vec![entry(cidr, object.metadata)])
-    }))
+    Ok(match block {
+        Some(block) => Answer::found(vec![entry(cidr, block.metadata)]),
+        None => Answer::missing(),
+    })
 }
 
 /// The form of a list request: its query string, and the format of the answer.
@@ -54,12 +55,19 @@ pub(super) async fn block_keys(
     let Ok(kind) = kinds::find(client.api(), Source::Blocks) else {
         return Ok(Answer::default());
     };
-    let page = page(client, &kind, form, accept).await;
-    let block = |block: Metadata| {
-        let cidr = cidr_of_block(&block.name).filter(|cidr| query.asks_for(&Key::Block(*cidr)))?;
-        Some(entry(cidr, block))
+    let page = match page(client, &kind, form, accept).await {
+        Ok(page) => page,
+        Err(error) => return Answer::to_list(Err(error)),
     };
-    Answer::to_list(page.map(|page| page.all().filter_map(block).collect()))
+    let mut entries = Vec::new();
+    for metadata in page.all() {
+        if let Some(cidr) = cidr_of_block(&metadata.name)
+            && query.asks_for(&Key::Block(cidr))
+        {
+            entries.push(entry(cidr, metadata));
+        }
+    }
+    Ok(Answer::found(entries))
 }
 
 /// The keys of the blocks that share addresses with a CIDR. Larger blocks are looked up by name. All others are found
@@ -68,25 +76,27 @@ pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<
     let Ok(kind) = kinds::find(client.api(), Source::Blocks) else {
         return Ok(Answer::default());
     };
-    let larger_blocks = blocks_holding_elsewhere(net).map(|block| {
+    let mut block_reads = Vec::new();
+    for block in blocks_holding_elsewhere(net) {
         let client = Arc::clone(client);
-        async move { block_key(&client, block).await }
-    });
-    let names_around = spans(net).into_iter().map(|span| {
+        block_reads.push(async move { block_key(&client, block).await });
+    }
+    let mut span_reads = Vec::new();
+    for span in spans(net) {
         let client = Arc::clone(client);
         let kind = kind.clone();
-        async move { in_span(&client, &kind, &span).await }
-    });
-    let (larger_blocks, names_around) = tokio::try_join!(
-        tasks::all(IN_FLIGHT, larger_blocks),
-        tasks::all(IN_FLIGHT, names_around)
+        span_reads.push(async move { names_in_span(&client, &kind, &span).await });
+    }
+    let (larger_blocks, names_of_spans) = tokio::try_join!(
+        tasks::all(IN_FLIGHT, block_reads),
+        tasks::all(IN_FLIGHT, span_reads)
     )?;
 
     let mut entries: Vec<Entry> = Vec::new();
     for answer in larger_blocks {
         entries.extend(answer.entries);
     }
-    for names in names_around {
+    for names in names_of_spans {
         let Some(names) = names else {
             return block_keys(client, NAMES, &Query::Overlapping(net)).await;
         };
@@ -102,30 +112,33 @@ pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<
 /// The names in a span, and perhaps some names after it. The API can start a list at a name only with a token from an
 /// earlier page, so this function constructs such a token. `None` if the server does not understand it, or there are
 /// too many names.
-async fn in_span(client: &Arc<KubeClient>, kind: &Kind, span: &Span) -> Result<Option<Vec<String>>> {
-    let form = |text: &str| text.replace(['.', ':'], "-");
-    let first = form(&span.first);
-    let end = prefix_end(form(&span.last).as_bytes());
+async fn names_in_span(client: &Arc<KubeClient>, kind: &Kind, span: &Span) -> Result<Option<Vec<String>>> {
+    // Names have dashes in place of dots and colons.
+    let first = span.first.replace(['.', ':'], "-");
+    let last = span.last.replace(['.', ':'], "-");
+    let end = prefix_end(last.as_bytes());
     let mut token = token_from(&first);
     let mut names = Vec::new();
-    for most in PAGES {
-        let query = format!("?includeObject=None&limit={most}&continue={token}");
+    for limit in PAGES {
+        let query = format!("?includeObject=None&limit={limit}&continue={token}");
         let page = match page(client, kind, &query, Accept::Table).await {
             Ok(page) => page,
             Err(error) if error.may_pass() => return Err(error),
             Err(_) => return Ok(None),
         };
-        let next = page.next();
-        let found: Vec<String> = page.names().collect();
-        if found.iter().any(|name| *name < first) {
+        token = page.next();
+        let names_on_page: Vec<String> = page.names().collect();
+        if names_on_page.iter().any(|name| *name < first) {
             return Ok(None);
         }
-        let is_end = found.last().is_none_or(|last| last.as_bytes() >= end.as_slice());
-        names.extend(found);
-        if next.is_empty() || is_end {
+        let is_end = match names_on_page.last() {
+            Some(last_name) => last_name.as_bytes() >= end.as_slice(),
+            None => true,
+        };
+        names.extend(names_on_page);
+        if token.is_empty() || is_end {
             return Ok(Some(names));
         }
-        token = next;
     }
     Ok(None)
 }

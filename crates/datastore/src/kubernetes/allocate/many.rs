@@ -21,7 +21,7 @@ use crate::kubernetes::client::page::token_from;
 use crate::tasks;
 
 /// Fewer blocks than this are read one by one.
-const MANY: usize = 64;
+const MIN_BLOCKS: usize = 64;
 /// Maximum number of blocks on a page. This many full blocks of Calico's usual size take two megabytes.
 const PAGE: usize = 128;
 /// Maximum number of parallel reads of pages.
@@ -31,36 +31,43 @@ const IN_FLIGHT: usize = 32;
 
 /// The blocks that the queries ask for; `None` if they are few, or if a query asks for anything else.
 pub(super) fn asked_for(queries: &[Query]) -> Option<Vec<IpNet>> {
-    let block = |query: &Query| match query {
-        Query::Get(Key::Block(cidr)) => Some(*cidr),
-        _ => None,
-    };
-    (queries.len() >= MANY).then(|| queries.iter().map(block).collect())?
+    if queries.len() < MIN_BLOCKS {
+        return None;
+    }
+    let mut blocks = Vec::with_capacity(queries.len());
+    for query in queries {
+        let Query::Get(Key::Block(cidr)) = query else {
+            return None;
+        };
+        blocks.push(*cidr);
+    }
+    Some(blocks)
 }
 
 /// Reads the blocks with these CIDRs. The answers are in the same order as the CIDRs.
 pub(super) async fn blocks(client: &Arc<KubeClient>, cidrs: Vec<IpNet>) -> Result<Vec<Answer>> {
     let mut by_name: Vec<(String, IpNet)> = cidrs.iter().map(|cidr| (block_name(*cidr), *cidr)).collect();
     by_name.sort();
-    let parts = by_name.chunks(PAGE).map(|blocks| {
+    let mut reads = Vec::new();
+    for blocks in by_name.chunks(PAGE) {
         let client = Arc::clone(client);
         let blocks = blocks.to_vec();
-        async move {
+        reads.push(async move {
             let part = Part {
                 client: &client,
                 found: Vec::new(),
             };
             part.read(&blocks).await
-        }
-    });
-    let answers = tasks::all(PAGES, parts).await?;
-    let mut answers: HashMap<IpNet, Answer> = answers.into_iter().flatten().collect();
-
-    let mut in_order = Vec::with_capacity(cidrs.len());
-    for cidr in &cidrs {
-        in_order.push(answers.remove(cidr).unwrap_or_default());
+        });
     }
-    Ok(in_order)
+    let parts = tasks::all(PAGES, reads).await?;
+
+    let mut answer_by_cidr: HashMap<IpNet, Answer> = parts.into_iter().flatten().collect();
+    let mut answers = Vec::with_capacity(cidrs.len());
+    for cidr in &cidrs {
+        answers.push(answer_by_cidr.remove(cidr).unwrap_or_default());
+    }
+    Ok(answers)
 }
 
 /// A read of up to [`PAGE`] blocks, in the order of their names.
@@ -118,6 +125,7 @@ impl Part<'_> {
             Err(_) => return Ok(None),
         };
         let Some((body, _)) = read else {
+            // The kind does not exist, and therefore none of the wanted blocks.
             let blocks = vec![(*cidr, Some(Answer::missing()))];
             return Ok(Some(Page {
                 blocks,
@@ -125,20 +133,18 @@ impl Part<'_> {
                 items: 1,
             }));
         };
-        Ok(Page::of(
-            self.client.decode(&body, kind.known.plural)?,
-            kind,
-            wanted,
-        ))
+        let list = self.client.decode(&body, kind.known.plural)?;
+        Ok(Page::read(list, kind, wanted))
     }
 
     /// Reads blocks by their names, several at a time.
     async fn one_by_one(&mut self, wanted: &[(String, IpNet)]) -> Result<()> {
-        let reads = wanted.iter().map(|(_, cidr)| {
+        let mut reads = Vec::new();
+        for (_, cidr) in wanted {
             let client = Arc::clone(self.client);
             let cidr = *cidr;
-            async move { get(&client, &Key::Block(cidr)).await.map(|answer| (cidr, answer)) }
-        });
+            reads.push(async move { get(&client, &Key::Block(cidr)).await.map(|answer| (cidr, answer)) });
+        }
         self.found.extend(tasks::all(IN_FLIGHT, reads).await?);
         Ok(())
     }
@@ -157,7 +163,7 @@ struct Page {
 
 impl Page {
     /// Reads a page; `None` if it starts before the first wanted block, or the metadata of an object is malformed.
-    fn of(list: List<&RawValue>, kind: &Kind, wanted: &[(String, IpNet)]) -> Option<Self> {
+    fn read(list: List<&RawValue>, kind: &Kind, wanted: &[(String, IpNet)]) -> Option<Self> {
         let mut remaining = wanted.iter().peekable();
         let mut blocks = Vec::new();
         let mut items = 0;
@@ -166,9 +172,8 @@ impl Page {
             let metadata = meta::metadata(json, Encoding::Json)?;
             let is_first_item = items == 0;
             if is_first_item
-                && remaining
-                    .peek()
-                    .is_some_and(|(first, _)| *metadata.name < **first)
+                && let Some((first_wanted, _)) = remaining.peek()
+                && *metadata.name < **first_wanted
             {
                 return None;
             }
@@ -181,25 +186,23 @@ impl Page {
             };
             let mut snapshot = Snapshot::default();
             kind.known.add(&mut snapshot, json, Encoding::Json);
-            let mut contents = snapshot.blocks.iter().map(|block| &block.value.content);
-            let answer = if contents.any(|content| content.is_deleted()) {
-                None
-            } else {
-                let revision = metadata.revision();
-                Some(Answer::found(object_entries(
-                    &Key::Block(*cidr),
-                    snapshot,
-                    &revision,
-                )))
-            };
+            let is_being_deleted = snapshot
+                .blocks
+                .iter()
+                .any(|block| block.value.content.is_deleted());
+            let mut answer = None;
+            if !is_being_deleted {
+                let entries = object_entries(&Key::Block(*cidr), snapshot, &metadata.revision());
+                answer = Some(Answer::found(entries));
+            }
             blocks.push((*cidr, answer));
         }
 
         let is_last_page = list.metadata.next.is_empty();
-        let not_covered = if is_last_page { 0 } else { remaining.len() };
+        let uncovered = if is_last_page { 0 } else { remaining.len() };
         Some(Self {
             blocks,
-            covered: wanted.len() - not_covered,
+            covered: wanted.len() - uncovered,
             items,
         })
     }

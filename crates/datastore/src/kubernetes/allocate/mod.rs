@@ -67,15 +67,6 @@ impl KubeStore {
     /// Sends queries in parallel, and retries temporary failures, except after a timeout. The first attempt lists
     /// objects not older than `known`; a server that does not have this state yet is asked for the current one.
     async fn ask(&self, queries: &[Query], known: Option<&KnownState>) -> Result<Vec<Answer>, StoreError> {
-        let is_late = |error: &Error| {
-            matches!(
-                error,
-                Error::Request {
-                    failure: Failure::Connection(Cause::TimedOut(_) | Cause::GivenUp(_)),
-                    ..
-                }
-            )
-        };
         let mut listing = Listing {
             selecting: self.selecting,
             not_older_than: known.map(|state| state.version.clone()),
@@ -84,7 +75,12 @@ impl KubeStore {
         loop {
             match answer_all(&self.client(), queries, &listing).await {
                 Ok(answers) => return Ok(answers),
-                Err(error) if is_late(&error) => return Err(unavailable(error)),
+                Err(
+                    timed_out @ Error::Request {
+                        failure: Failure::Connection(Cause::TimedOut(_) | Cause::GivenUp(_)),
+                        ..
+                    },
+                ) => return Err(unavailable(timed_out)),
                 Err(error) => retries.wait(error).await.map_err(unavailable)?,
             }
             listing.not_older_than = None;
@@ -112,16 +108,13 @@ impl KubeStore {
 
     /// The object at a revision: from the last read or write, or from a new read.
     async fn object(&self, target: &Target<'_>, key: &Key, revision: &Revision) -> Result<Value, Failure> {
-        let known = self
-            .state()
-            .objects
-            .get(key)
-            .filter(|known| is_version(&version(known), revision))
-            .cloned();
-        match known {
-            Some(known) => Ok(known),
-            None => target.expected(revision).await,
+        let kept = self.state().objects.get(key).cloned();
+        if let Some(object) = kept
+            && is_version(&version(&object), revision)
+        {
+            return Ok(object);
         }
+        target.expected(revision).await
     }
 }
 
@@ -146,33 +139,40 @@ impl Records for KubeStore {
         queries: &[Query],
         known: Option<&KnownState>,
     ) -> Result<ListsSince, StoreError> {
-        let began = clock::now();
+        let started = clock::now();
         let mut answers = self.ask(queries, known).await?;
         if self.state().is_assumed && self.is_other_group(&answers).await? {
             answers = self.ask(queries, known).await?;
         }
 
         // Later calls can list since the oldest of these lists, which is no older than the time before all of them.
-        let versions = answers.iter().filter_map(|answer| answer.list_version);
-        let oldest = versions.min().filter(|version| known.is_none() && *version > 0);
-        let listed_state = oldest.map(|version| KnownState {
-            version: version.to_string(),
-            at: began,
-        });
+        let mut listed_state = None;
+        let oldest_version = answers.iter().filter_map(|answer| answer.list_version).min();
+        if let Some(version) = oldest_version
+            && version > 0
+            && known.is_none()
+        {
+            listed_state = Some(KnownState {
+                version: version.to_string(),
+                at: started,
+            });
+        }
 
+        // A read of many blocks keeps no objects, since few of them will be written.
+        let keeps_objects = queries.len() <= MAX_KEPT_OBJECTS;
         let mut state = self.state();
-        if queries.len() > MOST_OBJECTS {
-            // This was a read of many blocks, few of which will be written, so no objects are kept.
+        if !keeps_objects {
             state.objects.clear();
         }
-        let entries = answers.into_iter().map(|answer| {
-            if queries.len() <= MOST_OBJECTS {
+        let mut entries = Vec::with_capacity(answers.len());
+        for answer in answers {
+            if keeps_objects {
                 state.objects.extend(answer.object);
             }
-            answer.entries
-        });
+            entries.push(answer.entries);
+        }
         Ok(ListsSince {
-            answers: entries.collect(),
+            answers: entries,
             state: listed_state,
         })
     }
@@ -192,22 +192,22 @@ impl Records for KubeStore {
             failure => unavailable(client.write_error(&object_name(&key), failure)),
         };
         let target = Target::locate(&client, &key, LABELLED).map_err(failed)?;
-        let value = match swap.after().map(Record::encode) {
-            Some(None) => {
-                return Err(failed(Failure::Other(
-                    "records of this kind are never written".into(),
-                )));
+        let mut value = None;
+        if let Some(record) = swap.after() {
+            value = record.encode();
+            if value.is_none() {
+                let reason = "records of this kind are never written";
+                return Err(failed(Failure::Other(reason.into())));
             }
-            value => value.flatten(),
-        };
-        let read = match &swap.read {
-            Some(revision) => Some(self.object(&target, &key, revision).await.map_err(failed)?),
-            None => None,
-        };
+        }
+        let mut old_object = None;
+        if let Some(revision) = &swap.read {
+            old_object = Some(self.object(&target, &key, revision).await.map_err(failed)?);
+        }
         if swap.deletes {
             self.state().objects.remove(&key);
         }
-        match target.swap(read, value).await.map_err(failed)? {
+        match target.swap(old_object, value).await.map_err(failed)? {
             Some(object) => {
                 let revision = version(&object);
                 self.state().objects.insert(key, object);
@@ -225,11 +225,11 @@ impl Records for KubeStore {
             let Record::Affinity(affinity) = &entry.record else {
                 continue;
             };
-            let Revision::Kubernetes(found) = &entry.revision else {
+            let Revision::Kubernetes(version) = &entry.revision else {
                 continue;
             };
-            let has = |(name, value): &(&str, String)| found.labels.get(*name) == Some(value);
-            if affinity.key.labels().iter().all(has) {
+            let has_label = |(name, value): &(&str, String)| version.labels.get(*name) == Some(value);
+            if affinity.key.labels().iter().all(has_label) {
                 continue;
             }
             let swap = Swap {
@@ -264,12 +264,14 @@ async fn answer_all(client: &Arc<KubeClient>, queries: &[Query], listing: &Listi
     if let Some(blocks) = many::asked_for(queries) {
         return many::blocks(client, blocks).await;
     }
-    let answering = queries.iter().cloned().map(|query| {
+    let mut answers = Vec::new();
+    for query in queries {
         let client = Arc::clone(client);
+        let query = query.clone();
         let listing = listing.clone();
-        async move { answer(&client, &query, &listing).await }
-    });
-    tasks::all(usize::MAX, answering).await
+        answers.push(async move { answer(&client, &query, &listing).await });
+    }
+    tasks::all(usize::MAX, answers).await
 }
 
 /// Answers one query with a read of its own.
@@ -300,7 +302,7 @@ async fn answer(client: &Arc<KubeClient>, query: &Query, listing: &Listing) -> R
 }
 
 /// Maximum number of queries in a read whose objects are kept. Kept objects can be replaced without another read.
-const MOST_OBJECTS: usize = 16;
+const MAX_KEPT_OBJECTS: usize = 16;
 
 /// Affinities are written with labels, since Calico 3.31 and later finds them by labels.
 const LABELLED: bool = true;

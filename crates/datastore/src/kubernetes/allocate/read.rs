@@ -124,22 +124,21 @@ pub(super) fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revis
             revision: revision.clone(),
         }];
     }
-    let mut found = entries(snapshot, |found| found == key);
-    for entry in &mut found {
+    let mut entries = entries(snapshot, |found| found == key);
+    if entries.is_empty() {
+        let reason = "the object with that name is a different one, or cannot be decoded";
+        return vec![Entry {
+            record: Record::Undecodable {
+                key: key.clone(),
+                reason: reason.to_owned(),
+            },
+            revision: revision.clone(),
+        }];
+    }
+    for entry in &mut entries {
         entry.revision = revision.clone();
     }
-    if found.is_empty() {
-        let reason = "the object with that name is a different one, or cannot be decoded".to_owned();
-        let record = Record::Undecodable {
-            key: key.clone(),
-            reason,
-        };
-        found.push(Entry {
-            record,
-            revision: revision.clone(),
-        });
-    }
-    found
+    entries
 }
 
 /// Lists a kind, not older than the resource version `since`, and returns the records whose keys `is_wanted` accepts.
@@ -156,11 +155,14 @@ pub(super) async fn listed(
         kind.path = format!("{}?{}", kind.path, not_older_than(since));
     }
 
-    let listed = list::<Snapshot>(client, &kind).await.map(|listed| ShortList {
-        version: listed.resource_version,
-        snapshot: listed.taken,
-    });
-    listed_answer(listed, is_wanted)
+    let list = match list::<Snapshot>(client, &kind).await {
+        Ok(listed) => Ok(ShortList {
+            version: listed.resource_version,
+            snapshot: listed.taken,
+        }),
+        Err(error) => Err(error),
+    };
+    list_answer(list, is_wanted)
 }
 
 /// Finds affinities by their labels, not older than the resource version `since`, in one request.
@@ -178,17 +180,18 @@ pub(super) async fn selected(
     if let Some(since) = since {
         path = format!("{path}&{}", not_older_than(since));
     }
-    listed_answer(short_list(client, &kind, &path).await, is_wanted)
+    list_answer(short_list(client, &kind, &path).await, is_wanted)
 }
 
 /// Creates the answer to a list request, with the records whose keys `is_wanted` accepts.
-fn listed_answer(list: Result<ShortList>, is_wanted: impl Fn(&Key) -> bool) -> Result<Answer> {
-    let version = list.as_ref().ok().map(|list| list.version.parse().unwrap_or(0));
-    let entries = list.map(|list| entries(list.snapshot, is_wanted));
-    Ok(Answer {
-        list_version: version,
-        ..Answer::to_list(entries)?
-    })
+fn list_answer(list: Result<ShortList>, is_wanted: impl Fn(&Key) -> bool) -> Result<Answer> {
+    match list {
+        Ok(list) => Ok(Answer {
+            list_version: Some(list.version.parse().unwrap_or(0)),
+            ..Answer::found(entries(list.snapshot, is_wanted))
+        }),
+        Err(error) => Answer::to_list(Err(error)),
+    }
 }
 
 /// The parameters of a list that the server may answer from its cache, as soon as the cache has reached a version. The
@@ -239,24 +242,25 @@ async fn short_list(client: &Arc<KubeClient>, kind: &Kind, path: &str) -> Result
 
 /// A node's affinities in both families, with and without labels.
 pub(super) async fn affinities_of(client: &Arc<KubeClient>, node: &str) -> Result<Vec<Entry>> {
-    let is_of =
+    let is_of_node =
         |key: &Key| matches!(key, Key::Affinity(key) if key.kind == AffinityType::Host && key.node == node);
-    Ok(listed(client, Source::Affinities, None, is_of).await?.entries)
+    let current_state = None;
+    Ok(listed(client, Source::Affinities, current_state, is_of_node)
+        .await?
+        .entries)
 }
 
 /// The wanted records in a snapshot. Affinities that are marked as deleted are omitted.
 fn entries(snapshot: Snapshot, is_wanted: impl Fn(&Key) -> bool) -> Vec<Entry> {
     let mut entries = Vec::new();
     entries.extend(snapshot.blocks.into_iter().map(block_entry));
-    for affinity in snapshot.affinities {
-        if !affinity.value.deleted {
-            entries.push(of(Record::Affinity)(affinity));
-        }
-    }
-    entries.extend(snapshot.handles.into_iter().map(of(Record::Handle)));
-    entries.extend(snapshot.pools.into_iter().map(of(Record::Pool)));
-    entries.extend(snapshot.reservations.into_iter().map(of(Record::Reservation)));
-    entries.extend(snapshot.nodes.into_iter().map(of(Record::Node)));
+    let mut affinities = snapshot.affinities;
+    affinities.retain(|affinity| !affinity.value.deleted);
+    add_entries(&mut entries, affinities, Record::Affinity);
+    add_entries(&mut entries, snapshot.handles, Record::Handle);
+    add_entries(&mut entries, snapshot.pools, Record::Pool);
+    add_entries(&mut entries, snapshot.reservations, Record::Reservation);
+    add_entries(&mut entries, snapshot.nodes, Record::Node);
     for defect in snapshot.defects {
         if let (Some(key), DefectKind::Value(reason)) = (defect.key, defect.kind) {
             entries.push(Entry {
@@ -280,16 +284,17 @@ fn block_entry(stored: Versioned<StoredBlock>) -> Entry {
     let usable = value.content.into_usable();
     let record = match usable.map(|block| without_strict(BlockContent::Sound(block))) {
         Ok(BlockContent::Sound(block)) if block.cidr() == value.key => Record::Block(Arc::from(block)),
-        Ok(other) => undecodable(DecodeError::another_block(other.cidr())),
-        Err(reason) => undecodable(reason),
+        Ok(other_block) => undecodable(DecodeError::another_block(other_block.cidr())),
+        Err(error) => undecodable(error),
     };
     Entry { record, revision }
 }
 
-fn of<T>(record: fn(T) -> Record) -> impl Fn(Versioned<T>) -> Entry {
-    move |Versioned { value, revision }| Entry {
-        record: record(value),
-        revision,
+/// Adds stored objects of one kind to the entries, as records.
+fn add_entries<T>(entries: &mut Vec<Entry>, objects: Vec<Versioned<T>>, to_record: fn(T) -> Record) {
+    for Versioned { value, revision } in objects {
+        let record = to_record(value);
+        entries.push(Entry { record, revision });
     }
 }
 

@@ -22,7 +22,7 @@ use crate::kubernetes::whole::list::Listed;
 use crate::kubernetes::whole::plan;
 
 /// Maximum number of messages that wait to be received. Beyond that, the watches stop reading.
-const MOST: usize = 10_000;
+const MAX_WAITING: usize = 10_000;
 /// Seconds until a watch ends. The lengths differ on purpose: if a server stops just when one watch is due to end, it
 /// cuts off the other watches early, which shows that changes may be missing.
 const SECONDS: [u32; 4] = [15, 16, 17, 18];
@@ -47,7 +47,7 @@ pub(crate) struct Watches {
 impl Watches {
     /// Starts to watch kinds, each from its position on.
     pub(crate) fn begin(client: &Arc<KubeClient>, kinds: &[Kind], from: &Positions) -> Self {
-        let (sender, messages) = mpsc::channel(MOST);
+        let (sender, messages) = mpsc::channel(MAX_WAITING);
         let (asked, question) = state::channel(0);
         let mut watches = JoinSet::new();
         for (kind, seconds) in kinds.iter().zip(SECONDS.into_iter().cycle()) {
@@ -69,11 +69,13 @@ impl Watches {
     }
 
     pub(crate) async fn next(&mut self) -> Message {
-        let ended = || WholeReadReason::CannotWatch("the watches have ended".to_owned());
-        self.messages
-            .recv()
-            .await
-            .unwrap_or_else(|| Message::Broken(Broken::Lost(ended())))
+        match self.messages.recv().await {
+            Some(message) => message,
+            None => {
+                let reason = WholeReadReason::CannotWatch("the watches have ended".to_owned());
+                Message::Broken(Broken::Lost(reason))
+            }
+        }
     }
 
     /// The reports that wait to be received.
@@ -93,12 +95,12 @@ impl Changes for Watches {
     /// Collects the changes that arrive for some time; a shorter time after the first change.
     async fn reported(&mut self) -> Result<Reported, Broken> {
         let mut reported = Reported::default();
-        let mut until = Instant::now() + IDLE_INTERVAL;
-        while let Ok(message) = timeout_at(until, self.next()).await {
+        let mut deadline = Instant::now() + IDLE_INTERVAL;
+        while let Ok(message) = timeout_at(deadline, self.next()).await {
             match message {
                 Message::Change(known, change) => {
                     if reported.changes.is_empty() {
-                        until = Instant::now() + GROUPING_INTERVAL;
+                        deadline = Instant::now() + GROUPING_INTERVAL;
                     }
                     reported.changes.push(recorded(known, &change));
                 }
@@ -122,11 +124,8 @@ pub(super) async fn begin(client: &Arc<KubeClient>, from: Positions) -> Result<B
 
 /// Returns an error if the user lacks the permission to watch one of the kinds.
 pub(crate) async fn require_watch(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<()> {
-    permission::require(
-        client,
-        kinds.iter().map(|kind| kind.permission("watch")).collect(),
-    )
-    .await
+    let permissions = kinds.iter().map(|kind| kind.permission("watch")).collect();
+    permission::require(client, permissions).await
 }
 
 /// Converts a change to the form that exports use. An object that a check does not need counts as deleted.
@@ -150,9 +149,12 @@ pub(crate) fn recorded(known: &KnownKind, change: &watch::Change) -> Change {
 /// The positions from which to follow changes after some lists were read: the version of each list, by the plural of
 /// its kind.
 pub(crate) fn positions<T>(kinds: &[Kind], lists: &[Listed<T>]) -> Positions {
-    let known = kinds.iter().zip(lists).filter_map(|(kind, listed)| {
-        let revision = watch::number(&listed.resource_version).ok()?.cast_signed();
-        Some((kind.known.plural.to_owned(), Position::at(revision)))
-    });
-    known.collect()
+    let mut positions = Positions::new();
+    for (kind, listed) in kinds.iter().zip(lists) {
+        if let Ok(version) = watch::number(&listed.resource_version) {
+            let position = Position::at(version.cast_signed());
+            positions.insert(kind.known.plural.to_owned(), position);
+        }
+    }
+    positions
 }

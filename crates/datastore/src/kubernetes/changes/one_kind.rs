@@ -31,7 +31,7 @@ pub(super) struct OneKind {
     /// Seconds after which the API server ends a watch; shortly before, it reports its position.
     seconds: u32,
     /// The version up to which everything was reported.
-    known: i64,
+    reported_until: i64,
 }
 
 impl OneKind {
@@ -44,95 +44,108 @@ impl OneKind {
         sender: Sender<Message>,
         asked: state::Receiver<u64>,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let Position { revision, last } = from.unwrap_or_default();
-        let mut one = Self {
+        let mut one_kind = Self {
             client: Arc::clone(client),
             kind: kind.clone(),
             sender,
             asked,
             seconds,
-            known: revision,
+            reported_until: from.map_or(0, |position| position.revision),
         };
         async move {
             let broken = match from {
+                Some(position) => one_kind.run(position.last).await,
                 // The kind was installed after the last read, so none of its objects are known.
                 None => Broken::Lost(WholeReadReason::New),
-                Some(_) => one.run(last).await.err().unwrap_or_else(receiver_gone),
             };
-            let _ = one.sender.send(Message::Broken(broken)).await;
+            let _ = one_kind.sender.send(Message::Broken(broken)).await;
         }
     }
 
-    /// Runs one watch after another, until an error. `last` has the version and the checksum of the last known change.
-    async fn run(&mut self, last: Option<(i64, u32)>) -> Result<(), Broken> {
-        self.newest().await?;
+    /// Runs one watch after another, until an error, which it returns. `last` has the version and the checksum of the
+    /// last known change.
+    async fn run(&mut self, last: Option<(i64, u32)>) -> Broken {
+        if let Err(broken) = self.require_same_history(last).await {
+            return broken;
+        }
+        loop {
+            let started = Instant::now();
+            let result = self.watch(started).await;
+            sleep_until(started + PAUSE).await;
+            if let Err(broken) = result {
+                return broken;
+            }
+        }
+    }
+
+    /// Checks that the server's history is the one in which the last known change happened.
+    async fn require_same_history(&mut self, last: Option<(i64, u32)>) -> Result<(), Broken> {
+        self.newest_version().await?;
         if let Some((version, checksum)) = last {
             self.recognize(version, checksum).await?;
         }
-        loop {
-            let begin = Instant::now();
-            let ended = self.watch(begin).await;
-            sleep_until(begin + PAUSE).await;
-            ended?;
-        }
+        Ok(())
     }
 
     /// Asks for the newest version. Returns an error if it is lower than the known one, since the server's history is
     /// then different.
-    async fn newest(&self) -> Result<i64, Broken> {
+    async fn newest_version(&self) -> Result<i64, Broken> {
         let newest = newest(&self.client, &self.kind)
             .await
-            .map_err(|failure| self.failed(failure))?;
-        if newest.cast_signed() < self.known {
-            return Err(is_another(format!(
-                "its version was {}, but is now {newest}",
-                self.known
-            )));
+            .map_err(|failure| self.broken_by(failure))?
+            .cast_signed();
+        if newest < self.reported_until {
+            let reason = format!("its version was {}, but is now {newest}", self.reported_until);
+            return Err(another_history(reason));
         }
-        Ok(newest.cast_signed())
+        Ok(newest)
     }
 
     /// Requires that a watch first reports the last known change again, as proof that the server's history is the same.
     async fn recognize(&mut self, version: i64, last_checksum: u32) -> Result<(), Broken> {
-        let opened = Watch::open(&self.client, &self.kind, (version - 1).cast_unsigned(), SHORT).await;
-        let mut watch = opened.map_err(|failure| self.failed(failure))?;
+        let mut watch = self.open_watch(version - 1, SHORT).await?;
         loop {
-            match watch.next().await.map_err(|failure| self.failed(failure))? {
+            match watch.next().await.map_err(|failure| self.broken_by(failure))? {
                 Some(WatchEvent::Reached(reached)) if reached.cast_signed() < version => {}
                 Some(WatchEvent::Change(change))
                     if change.version.cast_signed() == version
                         && checksum(&recorded(self.kind.known, &change)) == last_checksum =>
                 {
-                    self.known = version;
+                    self.reported_until = version;
                     return Ok(());
                 }
                 Some(_) => {
-                    return Err(is_another(format!(
-                        "version {version} has other content than before"
-                    )));
+                    let reason = format!("version {version} has other content than before");
+                    return Err(another_history(reason));
                 }
                 None => return Err(unconfirmed()),
             }
         }
     }
 
+    /// Opens a watch of the changes after a version, which the server ends after some seconds.
+    async fn open_watch(&self, after: i64, seconds: u32) -> Result<Watch, Broken> {
+        Watch::open(&self.client, &self.kind, after.cast_unsigned(), seconds)
+            .await
+            .map_err(|failure| self.broken_by(failure))
+    }
+
     /// Reports the changes of one watch until the server ends it on time. Any other end is an error, since the server
     /// may have restarted with an earlier state, which lacks some changes.
-    async fn watch(&mut self, begin: Instant) -> Result<(), Broken> {
-        let opened = Watch::open(&self.client, &self.kind, self.known.cast_unsigned(), self.seconds).await;
-        let mut watch = opened.map_err(|failure| self.failed(failure))?;
+    async fn watch(&mut self, started: Instant) -> Result<(), Broken> {
+        let mut watch = self.open_watch(self.reported_until, self.seconds).await?;
         let length = Duration::from_secs(self.seconds.into());
         let interrupted = Err(Broken::Lost(WholeReadReason::Interrupted));
         // The number of a confirmed request. It is sent to the receiver once the watch has nothing more to report,
         // unless the watch has broken off.
         let mut confirmed = None;
         loop {
-            let reported = tokio::select! {
+            let next_event = tokio::select! {
                 biased;
-                reported = watch.next() => reported,
+                next_event = watch.next() => next_event,
                 () = std::future::ready(()), if confirmed.is_some() => {
-                    if let Some(asked) = confirmed.take() {
-                        self.send(Message::Current(self.kind.known.plural, asked)).await?;
+                    if let Some(number) = confirmed.take() {
+                        self.send(Message::Current(self.kind.known.plural, number)).await?;
                     }
                     continue;
                 }
@@ -141,19 +154,19 @@ impl OneKind {
                         confirmed = Some(self.confirm_current().await?);
                         continue;
                     }
-                    Err(_) => return Err(receiver_gone()),
+                    Err(_) => return Err(receiver_dropped()),
                 },
-                () = sleep_until(begin + length + LATE) => return interrupted,
+                () = sleep_until(started + length + LATE) => return interrupted,
             };
-            match reported {
+            match next_event {
                 Ok(Some(event)) => self.report(event).await?,
-                Ok(None) if begin.elapsed() >= length => return Ok(()),
+                Ok(None) if started.elapsed() >= length => return Ok(()),
                 Ok(None) => return interrupted,
                 Err(failure @ (Failure::Connection(_) | Failure::Incomplete(_))) => {
                     tracing::info!("{}: the watch has ended: {failure}", self.kind.known.plural);
                     return interrupted;
                 }
-                Err(failure) => return Err(self.failed(failure)),
+                Err(failure) => return Err(self.broken_by(failure)),
             }
         }
     }
@@ -161,25 +174,23 @@ impl OneKind {
     /// Reports everything up to now, and returns the number of the last request to do so. A silent watch does not prove
     /// that nothing happened, so this asks the server for its newest version, which a short watch must then reach.
     async fn confirm_current(&mut self) -> Result<u64, Broken> {
-        let asked = *self.asked.borrow_and_update();
-        let until = self.newest().await?;
+        let number = *self.asked.borrow_and_update();
+        let newest = self.newest_version().await?;
         for _ in 0..ATTEMPTS {
-            if self.known >= until {
+            if self.reported_until >= newest {
                 break;
             }
-            let opened = Watch::open(&self.client, &self.kind, self.known.cast_unsigned(), SHORT).await;
-            let mut watch = opened.map_err(|failure| self.failed(failure))?;
-            while self.known < until
-                && let Some(event) = watch.next().await.map_err(|failure| self.failed(failure))?
+            let mut watch = self.open_watch(self.reported_until, SHORT).await?;
+            while self.reported_until < newest
+                && let Some(event) = watch.next().await.map_err(|failure| self.broken_by(failure))?
             {
                 self.report(event).await?;
             }
         }
-        if self.known >= until {
-            Ok(asked)
-        } else {
-            Err(unconfirmed())
+        if self.reported_until < newest {
+            return Err(unconfirmed());
         }
+        Ok(number)
     }
 
     /// Passes an event on, unless it was reported before.
@@ -188,27 +199,30 @@ impl OneKind {
             WatchEvent::Change(change) => {
                 let version = change.version.cast_signed();
                 // Two watches may report the same change.
-                if version <= self.known {
+                if version <= self.reported_until {
                     return Ok(());
                 }
-                self.known = version;
+                self.reported_until = version;
                 Message::Change(self.kind.known, change)
             }
-            WatchEvent::Reached(version) if version.cast_signed() > self.known => {
-                self.known = version.cast_signed();
-                Message::Reached(self.kind.known.plural, self.known)
+            WatchEvent::Reached(version) => {
+                let version = version.cast_signed();
+                if version <= self.reported_until {
+                    return Ok(());
+                }
+                self.reported_until = version;
+                Message::Reached(self.kind.known.plural, version)
             }
-            WatchEvent::Reached(_) => return Ok(()),
         };
         self.send(message).await
     }
 
     async fn send(&self, message: Message) -> Result<(), Broken> {
-        self.sender.send(message).await.map_err(|_| receiver_gone())
+        self.sender.send(message).await.map_err(|_| receiver_dropped())
     }
 
     /// Converts a failure of the watch. Some failures mean that changes are lost, others only that the watch is broken.
-    fn failed(&self, failure: Failure) -> Broken {
+    fn broken_by(&self, failure: Failure) -> Broken {
         match failure {
             Failure::Compacted => Broken::Lost(WholeReadReason::Compacted),
             // The kind, or the permission to watch it, may have been removed.
@@ -221,7 +235,7 @@ impl OneKind {
     }
 }
 
-fn is_another(reason: String) -> Broken {
+fn another_history(reason: String) -> Broken {
     Broken::Lost(WholeReadReason::AnotherHistory(reason))
 }
 
@@ -231,6 +245,6 @@ fn unconfirmed() -> Broken {
     ))
 }
 
-fn receiver_gone() -> Broken {
+fn receiver_dropped() -> Broken {
     Broken::Lost(WholeReadReason::CannotWatch("the receiver is gone".to_owned()))
 }

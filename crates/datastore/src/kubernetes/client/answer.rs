@@ -51,22 +51,15 @@ impl Answer {
 
     /// The next piece of the body; `None` at its end.
     pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
-        loop {
-            let Some(frame) = self.pace.wait(self.body.frame()).await? else {
-                return Ok(None);
-            };
-            match frame
-                .map_err(|error| transport_failure(&error, self.attempt))?
-                .into_data()
-            {
-                Ok(piece) => {
-                    self.pace.count(piece.len());
-                    return Ok(Some(piece));
-                }
-                // Trailers are not needed.
-                Err(_) => continue,
+        while let Some(frame) = self.pace.wait(self.body.frame()).await? {
+            let frame = frame.map_err(|error| transport_failure(&error, self.attempt))?;
+            // Other frames are trailers, which are not needed.
+            if let Ok(piece) = frame.into_data() {
+                self.pace.count(piece.len());
+                return Ok(Some(piece));
             }
         }
+        Ok(None)
     }
 
     /// Reads the whole body as JSON.
@@ -92,16 +85,13 @@ impl Answer {
 
 /// The encoding of an answer by its content type; JSON if it does not say.
 fn encoding(headers: &HeaderMap) -> Encoding {
-    let kind = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let is_protobuf = kind.starts_with("application/vnd.kubernetes.protobuf");
-    if is_protobuf {
-        Encoding::Protobuf
-    } else {
-        Encoding::Json
+    if let Some(content_type) = headers.get(header::CONTENT_TYPE)
+        && let Ok(content_type) = content_type.to_str()
+        && content_type.starts_with("application/vnd.kubernetes.protobuf")
+    {
+        return Encoding::Protobuf;
     }
+    Encoding::Json
 }
 
 fn date(headers: &HeaderMap) -> Option<Timestamp> {

@@ -8,24 +8,19 @@ use http::{HeaderMap, Method, StatusCode, header};
 /// Maximum total delay of a request.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(30);
 /// The shortest pause before a retry. It is above zero, so a request with a maximum delay of zero is sent only once.
-const LEAST: Duration = Duration::from_millis(200);
+const MIN_PAUSE: Duration = Duration::from_millis(200);
 
 /// The delay that the server demands before a retry. `None` if it demands none, or if a request other than GET may have
 /// been started. A request that was rejected with 429 was not started.
 pub(super) fn pause(method: &Method, status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     let is_throttled = status == StatusCode::TOO_MANY_REQUESTS;
-    let is_read = method == Method::GET && status.is_server_error();
-    if !(is_throttled || is_read) {
+    let is_failed_read = method == Method::GET && status.is_server_error();
+    if !is_throttled && !is_failed_read {
         return None;
     }
-    let seconds = headers
-        .get(header::RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
-    Some(Duration::from_secs(seconds).max(LEAST))
+    let retry_after = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    let seconds = retry_after.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).max(MIN_PAUSE))
 }
 
 #[cfg(test)]
@@ -44,9 +39,9 @@ mod tests {
         assert_eq!(after(Method::GET, 429, "1"), second);
         assert_eq!(after(Method::PUT, 429, "1"), second);
         assert_eq!(after(Method::GET, 503, "1"), second);
-        assert_eq!(after(Method::GET, 503, "0"), Some(LEAST));
+        assert_eq!(after(Method::GET, 503, "0"), Some(MIN_PAUSE));
         assert_ne!(
-            LEAST,
+            MIN_PAUSE,
             Duration::ZERO,
             "a request without any delay would be sent again"
         );

@@ -16,9 +16,10 @@ pub(crate) fn transport_failure(error: &(dyn StdError + 'static), attempt: Attem
     if let Some(login) = sources(error).find_map(|source| source.downcast_ref::<AuthError>()) {
         return Failure::Login(login_failure(login));
     }
-    attempt
-        .cause(error)
-        .map_or_else(|| Failure::broken(innermost(error)), Failure::Connection)
+    match attempt.cause(error) {
+        Some(cause) => Failure::Connection(cause),
+        None => Failure::broken(innermost(error)),
+    }
 }
 
 /// The reason why there are no credentials. Omits the output of a plugin, which may contain secrets.
@@ -48,20 +49,20 @@ pub(crate) fn login_failure(error: &AuthError) -> String {
 /// Extracts the program from a command in Rust's debug format. That format has environment variables, which may contain
 /// secrets, then the program in quotation marks, then its arguments.
 fn program_of(command: &str) -> String {
-    let mut quoted = false;
-    let mut escaped = false;
-    let mut at_start = true;
-    for (at, c) in command.char_indices() {
-        match c {
-            '"' if at_start => {
-                let program = &command[at + 1..];
+    let mut is_quoted = false;
+    let mut is_escaped = false;
+    let mut is_start_of_word = true;
+    for (index, character) in command.char_indices() {
+        match character {
+            '"' if is_start_of_word => {
+                let program = &command[index + 1..];
                 return program.split('"').next().unwrap_or_default().to_owned();
             }
-            '"' if !escaped => quoted = !quoted,
+            '"' if !is_escaped => is_quoted = !is_quoted,
             _ => {}
         }
-        escaped = quoted && c == '\\' && !escaped;
-        at_start = !quoted && c == ' ';
+        is_escaped = is_quoted && character == '\\' && !is_escaped;
+        is_start_of_word = !is_quoted && character == ' ';
     }
     String::new()
 }
@@ -72,11 +73,15 @@ pub(crate) fn status_failure(status: StatusCode, body: &[u8]) -> Failure {
     struct Status {
         message: Option<String>,
     }
-    let said = serde_json::from_slice::<Status>(body)
-        .ok()
-        .and_then(|status| status.message);
-    let is_kubernetes = said.is_some();
-    let message = short(said.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned()));
+    let mut message = String::from_utf8_lossy(body).trim().to_owned();
+    let mut is_kubernetes = false;
+    if let Ok(status) = serde_json::from_slice::<Status>(body)
+        && let Some(message_of_status) = status.message
+    {
+        message = message_of_status;
+        is_kubernetes = true;
+    }
+    let message = shortened(message);
     match status.as_u16() {
         401 => Failure::Unauthorized,
         403 => Failure::PermissionDenied(message),
@@ -91,15 +96,16 @@ pub(crate) fn status_failure(status: StatusCode, body: &[u8]) -> Failure {
 }
 
 /// Shortens a server's message to its first characters.
-fn short(mut message: String) -> String {
-    if message.len() > MAX_MESSAGE {
-        let mut end = MAX_MESSAGE;
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
-        message.truncate(end);
-        message.push('…');
+fn shortened(mut message: String) -> String {
+    if message.len() <= MAX_MESSAGE {
+        return message;
     }
+    let mut end = MAX_MESSAGE;
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    message.truncate(end);
+    message.push('…');
     message
 }
 

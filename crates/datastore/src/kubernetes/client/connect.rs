@@ -1,7 +1,6 @@
 //! Creates the configuration of a connection from the settings: a kubeconfig with overrides, an API endpoint, or the
 //! pod's service account (facts 7.2).
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use calipam_files::regular;
@@ -12,7 +11,7 @@ use kube::config::{ExecInteractiveMode, Kubeconfig};
 use secrecy::ExposeSecret;
 
 use super::classify::login_failure;
-use super::pem::{bad, certificates, endpoint, set_identity};
+use super::pem::{certificates, endpoint, set_identity, unusable_kubeconfig};
 use super::token_file::bearer;
 use super::{context, flags, proxy, request_error};
 use crate::error::{Error, Failure, SettingsError, innermost};
@@ -30,12 +29,10 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     if config.proxy_url.is_none() {
         config.proxy_url = proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())?;
     }
+
     // kube's own error asks for a Cargo feature of kube, which means nothing to operators.
-    if config
-        .auth_info
-        .auth_provider
-        .as_ref()
-        .is_some_and(|provider| provider.name == "gcp")
+    if let Some(provider) = &config.auth_info.auth_provider
+        && provider.name == "gcp"
     {
         let reason = "it logs in with the auth-provider gcp, which Google has removed: \
             `gcloud container clusters get-credentials` writes a new one";
@@ -44,7 +41,6 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
             reason: reason.into(),
         });
     }
-
     if let Some(token) = &config.auth_info.token
         && !token.expose_secret().is_empty()
         && bearer(token.expose_secret()).is_none()
@@ -60,6 +56,7 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     {
         plugin.interactive_mode = Some(ExecInteractiveMode::Never);
     }
+
     // Failures are reported, not retried without the user's knowledge.
     config.default_retry = false;
     config.connect_timeout = Some(settings.timeouts.connect);
@@ -74,15 +71,20 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
 fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, String)>, Error> {
     if !settings.kubeconfig_inline.is_empty() {
         let parsed = Kubeconfig::from_yaml(settings.kubeconfig_inline.reveal());
-        return Ok(Some((parsed.map_err(|e| bad(INLINE, &e))?, INLINE.to_owned())));
+        let kubeconfig = parsed.map_err(|error| unusable_kubeconfig(INLINE, &error))?;
+        return Ok(Some((kubeconfig, INLINE.to_owned())));
     }
 
     let mut paths: Vec<PathBuf> = Vec::new();
     if !settings.kubeconfig.is_empty() {
         paths.extend(std::env::split_paths(&settings.kubeconfig));
-    } else if settings.api_endpoint.is_empty() {
-        let in_home = std::env::home_dir().map(|home| home.join(".kube/config"));
-        paths.extend(in_home.filter(|path| path.exists()));
+    } else if settings.api_endpoint.is_empty()
+        && let Some(home) = std::env::home_dir()
+    {
+        let default_path = home.join(".kube/config");
+        if default_path.exists() {
+            paths.push(default_path);
+        }
     }
     if paths.is_empty() {
         return Ok(None);
@@ -107,55 +109,57 @@ pub struct KubeconfigNames {
 impl KubeconfigNames {
     /// The names in the settings' kubeconfig; none if there is no kubeconfig.
     pub fn read(settings: &KubernetesSettings) -> Result<Self, Error> {
-        let Some((kubeconfig, _)) = kubeconfig(settings)? else {
-            return Ok(Self::default());
-        };
-        Ok(Self {
-            contexts: kubeconfig
+        let mut names = Self::default();
+        if let Some((kubeconfig, _)) = kubeconfig(settings)? {
+            names
                 .contexts
-                .into_iter()
-                .map(|context| context.name)
-                .collect(),
-            clusters: kubeconfig
+                .extend(kubeconfig.contexts.into_iter().map(|named| named.name));
+            names
                 .clusters
-                .into_iter()
-                .map(|cluster| cluster.name)
-                .collect(),
-            users: kubeconfig.auth_infos.into_iter().map(|user| user.name).collect(),
-        })
+                .extend(kubeconfig.clusters.into_iter().map(|named| named.name));
+            names
+                .users
+                .extend(kubeconfig.auth_infos.into_iter().map(|named| named.name));
+        }
+        Ok(names)
     }
 }
 
-/// The kubeconfig's first context that leads to `server`, a result of
-/// [`Datastore::location`](crate::Datastore::location). `None` if the chosen context already leads to that server, or
-/// if no context does.
+/// Finds a context for `server`, the URL of an API server: the first context in the kubeconfig whose cluster has that
+/// URL. Returns `None` if there is no such context, or if the context that the settings choose is already one of them.
+///
+/// `server` is a result of [`Datastore::location`](crate::Datastore::location).
 pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<Option<String>, Error> {
     let Some((kubeconfig, _)) = kubeconfig(settings)? else {
         return Ok(None);
     };
-    let server_of = |cluster: &str| {
-        let named = kubeconfig.clusters.iter().find(|named| named.name == cluster)?;
-        let url: Uri = named.cluster.as_ref()?.server.as_ref()?.parse().ok()?;
-        Some(location(&url))
-    };
-    let mut leading_there = Vec::new();
+    let mut contexts_of_server: Vec<&String> = Vec::new();
     for named in &kubeconfig.contexts {
         if let Some(context) = &named.context
-            && server_of(&context.cluster).as_deref() == Some(server)
+            && server_of_cluster(&kubeconfig, &context.cluster).as_deref() == Some(server)
         {
-            leading_there.push(&named.name);
+            contexts_of_server.push(&named.name);
         }
     }
 
-    let chosen = if settings.context.is_empty() {
+    let chosen_context = if settings.context.is_empty() {
         kubeconfig.current_context.as_ref()
     } else {
         Some(&settings.context)
     };
-    if chosen.is_some_and(|chosen| leading_there.contains(&chosen)) {
+    if let Some(chosen_context) = chosen_context
+        && contexts_of_server.contains(&chosen_context)
+    {
         return Ok(None);
     }
-    Ok(leading_there.first().map(|name| (*name).clone()))
+    Ok(contexts_of_server.first().copied().cloned())
+}
+
+/// The URL of a kubeconfig's cluster, for output; `None` if there is no such cluster, or it has no valid URL.
+fn server_of_cluster(kubeconfig: &Kubeconfig, name: &str) -> Option<String> {
+    let named = kubeconfig.clusters.iter().find(|named| named.name == name)?;
+    let url: Uri = named.cluster.as_ref()?.server.as_ref()?.parse().ok()?;
+    Some(location(&url))
 }
 
 /// A server's URL without user and password, for output.
@@ -185,23 +189,27 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
 /// Merges several kubeconfigs. The first file that has a value determines it. Some of several files may be missing, but
 /// not all of them.
 fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
+    let unreadable = |reason: String| Error::KubeconfigFile {
+        what: name.into(),
+        reason,
+    };
+    let has_several = paths.len() > 1;
     let mut merged: Option<Kubeconfig> = None;
-    for path in paths.iter().filter(|path| paths.len() == 1 || path.exists()) {
-        let unreadable = |error: io::Error| Error::KubeconfigFile {
-            what: name.into(),
-            reason: error.to_string(),
-        };
-        regular::open(path).map_err(unreadable)?;
-        let one = Kubeconfig::read_from(path).map_err(|e| bad(name, &e))?;
+    for path in paths {
+        if has_several && !path.exists() {
+            continue;
+        }
+        // Opening it first rejects a pipe, which the next read would wait for.
+        regular::open(path).map_err(|error| unreadable(error.to_string()))?;
+        let next = Kubeconfig::read_from(path).map_err(|error| unusable_kubeconfig(name, &error))?;
         merged = Some(match merged {
-            None => one,
-            Some(before) => before.merge(one).map_err(|e| bad(name, &e))?,
+            None => next,
+            Some(earlier) => earlier
+                .merge(next)
+                .map_err(|error| unusable_kubeconfig(name, &error))?,
         });
     }
-    merged.ok_or_else(|| Error::KubeconfigFile {
-        what: name.into(),
-        reason: "there is no such file".into(),
-    })
+    merged.ok_or_else(|| unreadable("there is no such file".into()))
 }
 
 /// Applies settings that override or replace a kubeconfig.

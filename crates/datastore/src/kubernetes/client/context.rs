@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use kube::Config;
 use kube::config::{AuthInfo, Cluster, Kubeconfig, KubeconfigError};
 
-use super::pem::{bad, certificates, certificates_of};
+use super::pem::{certificates, certificates_of, unusable_kubeconfig};
 use super::proxy;
 use crate::error::Error;
 use crate::settings::KubernetesSettings;
@@ -19,7 +19,7 @@ pub(super) fn configuration(
     settings: &KubernetesSettings,
     name: &str,
 ) -> Result<Config, Error> {
-    let wrong = |error: KubeconfigError| bad(name, &error);
+    let unusable = |error: KubeconfigError| unusable_kubeconfig(name, &error);
     let missing = |reason: String| Error::Kubeconfig {
         what: name.into(),
         reason,
@@ -33,7 +33,7 @@ pub(super) fn configuration(
     } = kubeconfig;
 
     let context_name = if settings.context.is_empty() {
-        current_context.ok_or_else(|| wrong(KubeconfigError::CurrentContextNotSet))?
+        current_context.ok_or_else(|| unusable(KubeconfigError::CurrentContextNotSet))?
     } else {
         settings.context.clone()
     };
@@ -42,10 +42,10 @@ pub(super) fn configuration(
         .find(|named| named.name == context_name)
         .and_then(|named| named.context.clone());
     let Some(context) = found_context else {
-        let known: Vec<&str> = contexts.iter().map(|named| named.name.as_str()).collect();
+        let available: Vec<&str> = contexts.iter().map(|named| named.name.as_str()).collect();
         return Err(missing(format!(
             "context {context_name:?} does not exist; available contexts: {}",
-            known.join(", ")
+            available.join(", ")
         )));
     };
 
@@ -54,7 +54,8 @@ pub(super) fn configuration(
         .into_iter()
         .find(|named| named.name == cluster_name)
         .and_then(|named| named.cluster);
-    let cluster = found_cluster.ok_or_else(|| wrong(KubeconfigError::LoadClusterOfContext(cluster_name)))?;
+    let cluster =
+        found_cluster.ok_or_else(|| unusable(KubeconfigError::LoadClusterOfContext(cluster_name)))?;
 
     let user_name = settings.kubectl.user.clone().or(context.user);
     let found_user = auth_infos
@@ -70,27 +71,27 @@ pub(super) fn configuration(
     if let Some(plugin) = &mut user.exec
         && plugin.provide_cluster_info
     {
-        plugin.cluster = Some((&cluster).try_into().map_err(wrong)?);
+        plugin.cluster = Some((&cluster).try_into().map_err(unusable)?);
     }
 
-    let url = cluster
-        .server
-        .as_ref()
-        .ok_or_else(|| wrong(KubeconfigError::MissingClusterUrl))?;
-    let mut config = Config::new(
-        url.parse()
-            .map_err(|error| wrong(KubeconfigError::ParseClusterUrl(error)))?,
-    );
+    let Some(server) = &cluster.server else {
+        return Err(unusable(KubeconfigError::MissingClusterUrl));
+    };
+    let url = server
+        .parse()
+        .map_err(|error| unusable(KubeconfigError::ParseClusterUrl(error)))?;
+    let mut config = Config::new(url);
     if let Some(namespace) = context.namespace {
         config.default_namespace = namespace;
     }
     config.root_cert = authority(&cluster, name)?;
     config.accept_invalid_certs = cluster.insecure_skip_tls_verify.unwrap_or(false);
     config.disable_compression = cluster.disable_compression.unwrap_or(false);
-    let proxy = cluster.proxy_url.filter(|url| !url.is_empty());
-    config.proxy_url = proxy
-        .map(|url| proxy::parse("the kubeconfig's proxy-url", &url))
-        .transpose()?;
+    if let Some(proxy) = cluster.proxy_url
+        && !proxy.is_empty()
+    {
+        config.proxy_url = Some(proxy::parse("the kubeconfig's proxy-url", &proxy)?);
+    }
     config.tls_server_name = cluster.tls_server_name;
     config.auth_info = user;
     Ok(config)
@@ -98,22 +99,22 @@ pub(super) fn configuration(
 
 /// The server's certificate authorities, from the kubeconfig.
 fn authority(cluster: &Cluster, name: &str) -> Result<Option<Vec<Vec<u8>>>, Error> {
-    if let Some(data) = cluster
-        .certificate_authority_data
-        .as_ref()
-        .filter(|data| !data.is_empty())
+    if let Some(data) = &cluster.certificate_authority_data
+        && !data.is_empty()
     {
         let what = format!("the CA certificate in {name}");
-        let pem = STANDARD.decode(data);
-        let reason = || Error::Kubeconfig {
-            what: what.clone(),
-            reason: "it is not base64".into(),
+        let Ok(pem) = STANDARD.decode(data) else {
+            return Err(Error::Kubeconfig {
+                what,
+                reason: "it is not base64".into(),
+            });
         };
-        return certificates_of(&pem.map_err(|_| reason())?, &what).map(Some);
+        return certificates_of(&pem, &what).map(Some);
     }
-    let path = cluster
-        .certificate_authority
-        .as_ref()
-        .filter(|path| !path.is_empty());
-    path.map(|path| certificates(Path::new(path))).transpose()
+    if let Some(path) = &cluster.certificate_authority
+        && !path.is_empty()
+    {
+        return certificates(Path::new(path)).map(Some);
+    }
+    Ok(None)
 }

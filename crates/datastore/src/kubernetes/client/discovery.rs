@@ -36,15 +36,17 @@ impl Api {
         let groups = groups?.unwrap_or_default();
         let has = |name: &str| groups.groups.iter().any(|group| group.name == name);
 
-        let flavour = match configured {
-            "" if has(NATIVE_GROUP) && !has(CLASSIC_GROUP) => Flavour::Native,
-            configured => Flavour::configured(configured),
+        let is_native = configured.is_empty() && has(NATIVE_GROUP) && !has(CLASSIC_GROUP);
+        let flavour = if is_native {
+            Flavour::Native
+        } else {
+            Flavour::configured(configured)
         };
-        // A server that does not report its version is probably old.
-        let whole_lists = version
-            .ok()
-            .flatten()
-            .is_some_and(|version| version.is_at_least(1, 33));
+        let whole_lists = match version {
+            Ok(Some(version)) => version.is_at_least(1, 33),
+            // A server that does not report its version is probably old.
+            Ok(None) | Err(_) => false,
+        };
         let mut api = Self {
             flavour,
             whole_lists,
@@ -82,7 +84,7 @@ impl Api {
         self.assumed || self.calico.contains(plural)
     }
 
-    /// The path of all objects of a kind in Calico's group.
+    /// The path of all objects of a kind in Calico's group, whether or not it is installed.
     pub(crate) fn calico_path(&self, plural: &str) -> String {
         format!(
             "/apis/{}/{}/{plural}",
@@ -94,9 +96,10 @@ impl Api {
     /// The path of all objects of a KubeVirt kind, if it is installed.
     pub(crate) fn kubevirt_path(&self, plural: &str) -> Option<String> {
         let (version, plurals) = self.kubevirt.as_ref()?;
-        plurals
-            .contains(plural)
-            .then(|| format!("/apis/{KUBEVIRT_GROUP}/{version}/{plural}"))
+        if !plurals.contains(plural) {
+            return None;
+        }
+        Some(format!("/apis/{KUBEVIRT_GROUP}/{version}/{plural}"))
     }
 }
 
@@ -117,7 +120,10 @@ impl ServerVersion {
         if own_major != major {
             return own_major > major;
         }
-        parse_number(&self.minor).is_some_and(|own_minor| own_minor >= minor)
+        match parse_number(&self.minor) {
+            Some(own_minor) => own_minor >= minor,
+            None => false,
+        }
     }
 }
 

@@ -36,6 +36,32 @@ pub enum Regarding {
     },
 }
 
+impl Regarding {
+    fn name(&self) -> &str {
+        match self {
+            Self::Node(name) | Self::Pod { name, .. } => name,
+        }
+    }
+
+    /// The namespace of events about this object. Those about objects without a namespace belong to `default`.
+    fn namespace_of_events(&self) -> &str {
+        match self {
+            Self::Node(_) => "default",
+            Self::Pod { namespace, .. } => namespace,
+        }
+    }
+
+    /// The object as events refer to it.
+    fn reference(&self) -> Value {
+        match self {
+            Self::Node(name) => json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}),
+            Self::Pod { namespace, name, uid } => {
+                json!({"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid})
+            }
+        }
+    }
+}
+
 /// An event to report once.
 #[derive(Clone, Debug)]
 pub struct Event {
@@ -79,8 +105,11 @@ impl Events {
         };
         let (path, json) = event.object(&self.instance);
         let reported = client.write(Method::POST, &path, &json).await;
-        let has_failed = matches!(reported, Err(Failure::Connection(_)));
-        self.client = (!has_failed).then(|| Arc::clone(&client));
+        // After a broken connection, the next event connects again.
+        self.client = match reported {
+            Err(Failure::Connection(_)) => None,
+            _ => Some(Arc::clone(&client)),
+        };
         match reported {
             Ok(_) | Err(Failure::Conflict(_)) => Ok(()),
             Err(failure) => Err(client.write_error("events", failure)),
@@ -91,23 +120,13 @@ impl Events {
 impl Event {
     /// Builds the JSON of the event, and the path at which to create it. `instance` is the name of this process.
     fn object(&self, instance: &str) -> (String, Value) {
-        // Events about objects without a namespace belong to the namespace `default`.
-        let (namespace, subject_name, reference) = match &self.regarding {
-            Regarding::Node(name) => (
-                "default",
-                name,
-                json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}),
-            ),
-            Regarding::Pod { namespace, name, uid } => (
-                namespace.as_str(),
-                name,
-                json!({"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid}),
-            ),
-        };
+        let namespace = self.regarding.namespace_of_events();
+        let reference = self.regarding.reference();
 
         // The same event gets the same name from every process, so the server refuses to create it twice.
         let identity = format!("{}\n{}\n{reference}", self.reason, self.identity);
         let hash = &sha256_hex(identity)[..HASH_DIGITS];
+        let subject_name = self.regarding.name();
         let short_name: String = subject_name.chars().take(MAX_SUBJECT_NAME).collect();
         let event_name = format!("{short_name}.calipam-{hash}");
 

@@ -14,12 +14,12 @@ use tokio::time::timeout;
 use crate::error::Failure;
 
 /// Time limit for a plugin that asks no person.
-const UNATTENDED: Duration = Duration::from_mins(1);
+const UNATTENDED_LIMIT: Duration = Duration::from_mins(1);
 /// Time limit for a plugin that may ask a person, who may have to log in with a browser.
-const INTERACTIVE: Duration = Duration::from_mins(10);
+const INTERACTIVE_LIMIT: Duration = Duration::from_mins(10);
 
 /// The time that a killed plugin's run has to end. It takes milliseconds.
-const END: Duration = Duration::from_secs(1);
+const END_LIMIT: Duration = Duration::from_secs(1);
 
 /// The environment variable that marks a plugin's processes.
 const MARK: &str = "CALIPAM_PLUGIN";
@@ -42,9 +42,10 @@ impl Plugin {
             return Self::default();
         };
         let mark = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
-        let variable =
-            [("name", MARK), ("value", &mark)].map(|(key, text)| (key.to_owned(), text.to_owned()));
-        plugin.env.get_or_insert_default().push(HashMap::from(variable));
+        let mut variable = HashMap::new();
+        variable.insert("name".to_owned(), MARK.to_owned());
+        variable.insert("value".to_owned(), mark.clone());
+        plugin.env.get_or_insert_default().push(variable);
         Self {
             command: plugin.command.clone().unwrap_or_default(),
             mark,
@@ -63,9 +64,13 @@ impl Plugin {
             .exec
             .as_ref()
             .and_then(|plugin| plugin.interactive_mode.as_ref());
-        let is_attended = mode != Some(&ExecInteractiveMode::Never) && stdin().is_terminal();
-        self.within(if is_attended { INTERACTIVE } else { UNATTENDED }, config, make)
-            .await
+        let may_ask = mode != Some(&ExecInteractiveMode::Never) && stdin().is_terminal();
+        let limit = if may_ask {
+            INTERACTIVE_LIMIT
+        } else {
+            UNATTENDED_LIMIT
+        };
+        self.within(limit, config, make).await
     }
 
     /// Makes a client, which may run the plugin. Kills the plugin after the time limit.
@@ -79,23 +84,30 @@ impl Plugin {
             plugin: self,
             task: spawn_blocking(move || make(config)),
         };
-        match timeout(limit, &mut making.task).await {
-            Ok(made) => made.map_err(|lost| Failure::Other(lost.to_string())),
-            Err(_) => Err(self.late(limit, if making.end() { ", and was killed" } else { "" })),
-        }
+        let Ok(made) = timeout(limit, &mut making.task).await else {
+            let was_killed = making.end();
+            return Err(self.too_slow(limit, was_killed));
+        };
+        made.map_err(|panicked| Failure::Other(panicked.to_string()))
     }
 
     /// Kills the plugin if it is still running after a request has waited for `limit`. Returns the failure; `None` if
     /// no plugin was running.
     pub(super) fn kill_late(&self, limit: Duration) -> Option<Failure> {
-        self.kill().then(|| self.late(limit, ", and was killed"))
+        let was_killed = self.kill();
+        if !was_killed {
+            return None;
+        }
+        Some(self.too_slow(limit, was_killed))
     }
 
-    fn late(&self, limit: Duration, killed: &str) -> Failure {
+    /// The failure of a plugin that has not finished within `limit`.
+    fn too_slow(&self, limit: Duration, was_killed: bool) -> Failure {
         let command = &self.command;
         let seconds = limit.as_secs();
+        let outcome = if was_killed { ", and was killed" } else { "" };
         Failure::Login(format!(
-            "the credential plugin {command} did not finish within {seconds} s{killed}"
+            "the credential plugin {command} did not finish within {seconds} s{outcome}"
         ))
     }
 
@@ -115,13 +127,13 @@ impl Making<'_> {
     /// Kills the plugin until nobody waits for it any more, since kube runs it a second time if the first run fails.
     /// Returns true if it killed processes.
     fn end(&self) -> bool {
-        let begun = Instant::now();
-        let mut killed = false;
-        while !self.task.is_finished() && begun.elapsed() < END {
-            killed |= self.plugin.kill();
+        let started = Instant::now();
+        let mut has_killed = false;
+        while !self.task.is_finished() && started.elapsed() < END_LIMIT {
+            has_killed |= self.plugin.kill();
             thread::sleep(Duration::from_millis(1));
         }
-        killed
+        has_killed
     }
 }
 
@@ -150,25 +162,30 @@ mod system {
     /// descendants, since a plugin can be a script, whose commands would outlive it. Returns true if there were such
     /// processes.
     pub(super) fn kill_children(variable: &str) -> bool {
-        let mut found = children("self");
-        found.retain(|process| {
-            let Ok(environment) = fs::read(format!("/proc/{}/environ", process.as_raw_nonzero())) else {
-                return false;
-            };
-            // A zero byte ends each variable.
-            let mut variables = environment.split(|byte| *byte == 0);
-            variables.any(|found| found == variable.as_bytes())
-        });
+        let mut processes = children("self");
+        processes.retain(|process| has_variable(*process, variable));
+
+        // Adds the descendants, generation by generation.
         let mut next = 0;
-        while let Some(parent) = found.get(next) {
-            found.extend(children(&parent.as_raw_nonzero().to_string()));
+        while let Some(parent) = processes.get(next) {
+            processes.extend(children(&parent.as_raw_nonzero().to_string()));
             next += 1;
         }
-        for &process in &found {
+        for &process in &processes {
             // The process may have ended by now.
             let _ = kill_process(process, Signal::KILL);
         }
-        !found.is_empty()
+        !processes.is_empty()
+    }
+
+    fn has_variable(process: Pid, variable: &str) -> bool {
+        let Ok(environment) = fs::read(format!("/proc/{}/environ", process.as_raw_nonzero())) else {
+            return false;
+        };
+        // A zero byte ends each variable.
+        environment
+            .split(|byte| *byte == 0)
+            .any(|found| found == variable.as_bytes())
     }
 
     /// The children of a process, from all of its threads.

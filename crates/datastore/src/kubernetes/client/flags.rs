@@ -21,12 +21,14 @@ pub(super) fn apply(options: &KubectlOptions, config: &mut Config) -> Result<(),
                 reason: "specifying a root certificates file with the insecure flag is not allowed".into(),
             });
         }
-        (config.root_cert, config.root_cert_file) = (Some(certificates(path)?), None);
+        config.root_cert = Some(certificates(path)?);
+        config.root_cert_file = None;
         config.accept_invalid_certs = false;
     }
     if options.insecure {
+        config.root_cert = None;
+        config.root_cert_file = None;
         config.accept_invalid_certs = true;
-        (config.root_cert, config.root_cert_file) = (None, None);
     }
     if let Some((certificate, key)) = &options.client_identity {
         set_identity(config, certificate, key)?;
@@ -35,12 +37,18 @@ pub(super) fn apply(options: &KubectlOptions, config: &mut Config) -> Result<(),
     if !options.token.is_empty() {
         auth.token = Some(options.token.reveal().to_owned().into());
         // One way to log in is enough, and a plugin might ask the user.
-        (auth.token_file, auth.exec, auth.auth_provider) = (None, None, None);
-        (auth.username, auth.password) = (None, None);
+        auth.token_file = None;
+        auth.exec = None;
+        auth.auth_provider = None;
+        auth.username = None;
+        auth.password = None;
     }
     if let Some(user) = &options.as_user {
         auth.impersonate = Some(user.clone());
-        auth.impersonate_groups = Some(options.as_groups.clone()).filter(|groups| !groups.is_empty());
+        auth.impersonate_groups = None;
+        if !options.as_groups.is_empty() {
+            auth.impersonate_groups = Some(options.as_groups.clone());
+        }
     }
     Ok(())
 }

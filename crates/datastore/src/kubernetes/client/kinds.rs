@@ -42,12 +42,13 @@ pub(crate) type Resolved = Result<Kind, (Source, WhySkipped)>;
 impl Kind {
     /// The path of one object; `namespace` is empty for kinds without namespaces.
     pub(crate) fn object_path(&self, namespace: &str, name: &str) -> String {
-        let (parent, plural) = self.path.rsplit_once('/').unwrap_or(("", self.known.plural));
         let name = segment(name);
-        match namespace {
-            "" => format!("{}/{name}", self.path),
-            namespace => format!("{parent}/namespaces/{}/{plural}/{name}", segment(namespace)),
+        if namespace.is_empty() {
+            return format!("{}/{name}", self.path);
         }
+        let namespace = segment(namespace);
+        let (parent, plural) = self.path.rsplit_once('/').unwrap_or(("", self.known.plural));
+        format!("{parent}/namespaces/{namespace}/{plural}/{name}")
     }
 
     /// The path of a list of the objects named `default`: at most one object, or for machines at most one in each
@@ -85,23 +86,23 @@ pub(crate) fn segment(name: &str) -> String {
 /// Finds a kind in the API; otherwise returns the reason why its source is skipped.
 fn resolve(api: &Api, known: &'static KnownKind) -> Resolved {
     let plural = known.plural;
-    let found = |group, path| Ok(Kind { known, group, path });
-    match known.group {
-        Group::Core => found("", format!("/api/v1/{plural}")),
-        Group::Calico | Group::Only(_) => match api.flavour.group() {
-            group if api.has(plural) => found(group, api.calico_path(plural)),
-            group => Err((
-                known.source,
-                WhySkipped::NotInstalled(format!("{plural}.{group}")),
-            )),
-        },
-        Group::KubeVirt => match api.kubevirt_path(plural) {
-            Some(path) => found(KUBEVIRT_GROUP, path),
-            None => Err((
-                known.source,
-                WhySkipped::NotInstalled(format!("{plural}.{KUBEVIRT_GROUP}")),
-            )),
-        },
+    let group = match known.group {
+        Group::Core => "",
+        Group::Calico | Group::Only(_) => api.flavour.group(),
+        Group::KubeVirt => KUBEVIRT_GROUP,
+    };
+    let path = match known.group {
+        Group::Core => Some(format!("/api/v1/{plural}")),
+        Group::Calico | Group::Only(_) if api.has(plural) => Some(api.calico_path(plural)),
+        Group::Calico | Group::Only(_) => None,
+        Group::KubeVirt => api.kubevirt_path(plural),
+    };
+    match path {
+        Some(path) => Ok(Kind { known, group, path }),
+        None => Err((
+            known.source,
+            WhySkipped::NotInstalled(format!("{plural}.{group}")),
+        )),
     }
 }
 
@@ -119,18 +120,20 @@ fn kinds_of(api: &Api, source: Source) -> impl Iterator<Item = Resolved> {
 
 /// The kind of a source's objects. Machines have two kinds, of which this returns the first.
 pub(crate) fn find(api: &Api, source: Source) -> Resolved {
-    let unknown = || Err((source, WhySkipped::Other("Kubernetes has none".to_owned())));
-    kinds_of(api, source).next().unwrap_or_else(unknown)
+    match kinds_of(api, source).next() {
+        Some(resolved) => resolved,
+        None => Err((source, WhySkipped::Other("Kubernetes has none".to_owned()))),
+    }
 }
 
 /// The kinds of objects that use addresses: nodes, services and pods, and machines if KubeVirt is installed.
 pub(crate) fn users_of_addresses(api: &Api) -> Vec<Kind> {
-    let sources = [Source::Nodes, Source::Services, Source::Pods, Source::Machines];
-    sources
-        .into_iter()
-        .flat_map(|source| kinds_of(api, source))
-        .flatten()
-        .collect()
+    let mut kinds = Vec::new();
+    for source in [Source::Nodes, Source::Services, Source::Pods, Source::Machines] {
+        // Kinds that are not installed are left out.
+        kinds.extend(kinds_of(api, source).flatten());
+    }
+    kinds
 }
 
 /// Like [`users_of_addresses`], but with only the names and creation times of the nodes.

@@ -134,27 +134,25 @@ impl KubeClient {
                 Process::Long => Budget::new(settings.timeouts.request),
                 Process::Short => Budget::connecting(settings.timeouts.request),
             };
-            let connecting = budget.clone();
-            let own_transport = move |config| transport::client(config, &connecting);
+            let budget_of_transport = budget.clone();
+            let one_connection = move |config| transport::client(config, &budget_of_transport);
             let made = match process {
                 Process::Long => plugin.within_limit(config, kube::Client::try_from).await,
-                Process::Short if config.auth_info.exec.is_none() => Ok(own_transport(config)),
-                Process::Short => plugin.within_limit(config, own_transport).await,
+                Process::Short if config.auth_info.exec.is_none() => Ok(one_connection(config)),
+                Process::Short => plugin.within_limit(config, one_connection).await,
             };
             let client = match made {
                 Ok(client) => client.map_err(|error| connect::unusable(&server, &error))?,
                 Err(failure) => return Err(request_error(&server, "credentials", failure)),
             };
-            let names_cluster = settings.names_cluster();
-            let client = Self::of(client, server, settings.timeouts);
             Ok(Self {
                 budget,
                 plugin: Arc::new(plugin),
                 proxy,
                 token_file,
                 has_certificate,
-                names_cluster,
-                ..client
+                names_cluster: settings.names_cluster(),
+                ..Self::of(client, server, settings.timeouts)
             })
         })
     }
@@ -238,16 +236,14 @@ impl KubeClient {
         what: &'a str,
     ) -> Pending<'a, Result<Option<(Bytes, Encoding)>>> {
         Box::pin(async move {
-            match self.get(path, accept).await {
-                Ok(answer) => {
-                    let encoding = answer.encoding;
-                    let bytes = answer
-                        .whole(MAX_WHOLE)
-                        .await
-                        .map_err(|failure| self.error(what, failure))?;
-                    Ok(Some((bytes, encoding)))
-                }
-                Err(Failure::NotFound) => Ok(None),
+            let answer = match self.get(path, accept).await {
+                Ok(answer) => answer,
+                Err(Failure::NotFound) => return Ok(None),
+                Err(failure) => return Err(self.error(what, failure)),
+            };
+            let encoding = answer.encoding;
+            match answer.whole(MAX_WHOLE).await {
+                Ok(body) => Ok(Some((body, encoding))),
                 Err(failure) => Err(self.error(what, failure)),
             }
         })
@@ -283,23 +279,30 @@ impl KubeClient {
             let mut remaining = delay.min(self.timeouts.request);
             loop {
                 let method = request.method().clone();
-                let again = transport::copy(&request);
+                let copied_request = transport::copy(&request);
                 let (head, answer) = self.send_once(request).await?;
                 if head.status == StatusCode::OK || head.status == StatusCode::CREATED {
                     return Ok(answer);
                 }
-                let said = answer.whole(MAX_ERROR_BODY).await.unwrap_or_default();
-                let failure = status_failure(head.status, &said);
-                let pause = busy::pause(&method, head.status, &head.headers);
-                let (Some(pause), Some(again)) = (pause.filter(|pause| *pause <= remaining), again) else {
+
+                let body = answer.whole(MAX_ERROR_BODY).await.unwrap_or_default();
+                let failure = status_failure(head.status, &body);
+                let Some(pause) = busy::pause(&method, head.status, &head.headers) else {
                     return Err(failure);
                 };
+                let Some(copied_request) = copied_request else {
+                    return Err(failure);
+                };
+                if pause > remaining {
+                    return Err(failure);
+                }
+
                 tracing::warn!("{}: {failure}; trying again", self.server);
                 if !self.budget.pause(pause).await {
                     return Err(failure);
                 }
                 remaining -= pause;
-                request = again;
+                request = copied_request;
             }
         })
     }
@@ -317,19 +320,20 @@ impl KubeClient {
             has_certificate: self.has_certificate,
         };
         let limit = self.timeouts.request;
-        let begun = Instant::now();
+        let started = Instant::now();
         let response = match self
             .budget
             .wait(&self.server, limit, self.client.send(request))
             .await
         {
-            Ok(sent) => sent.map_err(|error| transport_failure(&error, attempt))?,
+            Ok(response) => response.map_err(|error| transport_failure(&error, attempt))?,
             Err(cause) => {
-                let login = self.plugin.kill_late(begun.elapsed());
-                return Err(login.unwrap_or_else(|| cause.into()));
+                let plugin_failure = self.plugin.kill_late(started.elapsed());
+                return Err(plugin_failure.unwrap_or_else(|| cause.into()));
             }
         };
         self.budget.answered(&self.server);
+
         let (head, body) = response.into_parts();
         let pace = Pace::new(&self.budget, &self.server, limit);
         let answer = Answer::new(body, &head.headers, pace, attempt);

@@ -29,6 +29,17 @@ struct Row {
     cells: Vec<serde_json::Value>,
 }
 
+impl Row {
+    /// The metadata that a row has: the object's name, in the first cell.
+    fn metadata(self) -> Option<Metadata> {
+        let name = self.cells.first()?.as_str()?.to_owned();
+        Some(Metadata {
+            name,
+            ..Metadata::default()
+        })
+    }
+}
+
 impl Page {
     /// The token of the next page; empty on the last one.
     pub(crate) fn next(&self) -> String {
@@ -37,15 +48,9 @@ impl Page {
 
     /// The objects' metadata. Objects in a table have no versions.
     pub(crate) fn all(self) -> impl Iterator<Item = Metadata> {
-        let of_row = |row: Row| {
-            let name = row.cells.into_iter().next()?.as_str()?.to_owned();
-            Some(Metadata {
-                name,
-                ..Metadata::default()
-            })
-        };
-        let rows = self.rows.into_iter().flatten().filter_map(of_row);
-        rows.chain(self.items.into_iter().flatten().map(|item| item.metadata))
+        let rows = self.rows.into_iter().flatten().filter_map(Row::metadata);
+        let items = self.items.into_iter().flatten().map(|item| item.metadata);
+        rows.chain(items)
     }
 
     pub(crate) fn names(self) -> impl Iterator<Item = String> {

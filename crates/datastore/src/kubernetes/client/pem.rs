@@ -27,11 +27,13 @@ pub(super) fn endpoint(text: &str) -> Result<Uri, Error> {
 
 /// Sets the client's certificate and key.
 pub(super) fn set_identity(config: &mut Config, certificate: &Path, key: &Path) -> Result<(), Error> {
-    let encoded = |path: &Path, what| read(path, what).map(|pem| STANDARD.encode(pem));
+    let certificate = read(certificate, "the client certificate")?;
+    let key = read(key, "the client key")?;
     let auth = &mut config.auth_info;
-    auth.client_certificate_data = Some(encoded(certificate, "the client certificate")?);
-    auth.client_key_data = Some(encoded(key, "the client key")?.into());
-    (auth.client_certificate, auth.client_key) = (None, None);
+    auth.client_certificate_data = Some(STANDARD.encode(certificate));
+    auth.client_key_data = Some(STANDARD.encode(key).into());
+    auth.client_certificate = None;
+    auth.client_key = None;
     Ok(())
 }
 
@@ -53,22 +55,22 @@ pub(super) fn certificates_of(pem: &[u8], what: &str) -> Result<Vec<Vec<u8>>, Er
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject;
 
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let found = read.unwrap_or_default();
-    if found.is_empty() {
+    let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let certificates = parsed.unwrap_or_default();
+    if certificates.is_empty() {
         return Err(Error::Kubeconfig {
             what: what.to_owned(),
             reason: "it has no PEM block `CERTIFICATE-----`".into(),
         });
     }
-    Ok(found
+    Ok(certificates
         .into_iter()
         .map(|certificate| certificate.to_vec())
         .collect())
 }
 
 /// The error for an unreadable or invalid kubeconfig. Omits a parser's message, which could quote secrets.
-pub(super) fn bad(what: &str, error: &KubeconfigError) -> Error {
+pub(super) fn unusable_kubeconfig(what: &str, error: &KubeconfigError) -> Error {
     if let KubeconfigError::ReadConfig(error, _) = error {
         return Error::KubeconfigFile {
             what: what.into(),

@@ -23,26 +23,31 @@ const MAX_REVIEW: usize = 1 << 20;
 /// If a permission is missing, or the server cannot be asked. It is not an error if the server does not support or
 /// allow reviews, since later requests reveal missing permissions.
 pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permission>) -> Result<()> {
-    let reviews = permissions.into_iter().map(|permission| {
+    let mut reviews = Vec::new();
+    for permission in &permissions {
         let client = Arc::clone(client);
-        async move {
-            let is_allowed = review(&client, &permission).await?;
-            Ok((!is_allowed).then_some(permission))
-        }
-    });
-    let mut missing: Vec<Permission> = match tasks::all(IN_FLIGHT, reviews).await {
-        Ok(reviewed) => reviewed.into_iter().flatten().collect(),
+        let permission = permission.clone();
+        reviews.push(async move { is_allowed(&client, &permission).await });
+    }
+    let allowed = match tasks::all(IN_FLIGHT, reviews).await {
+        Ok(allowed) => allowed,
         Err(Failure::NotFound | Failure::PermissionDenied(_)) => return Ok(()),
         Err(failure) => return Err(client.error("the user's permissions", failure)),
     };
+
+    let mut missing = Vec::new();
+    for (permission, is_allowed) in permissions.into_iter().zip(allowed) {
+        if !is_allowed {
+            missing.push(permission);
+        }
+    }
     if missing.is_empty() {
         return Ok(());
     }
     missing.sort();
-    let user = user(client).await;
     Err(Error::Permission {
         endpoint: client.server().to_owned(),
-        user,
+        user: user(client).await,
         missing,
     })
 }
@@ -59,7 +64,7 @@ async fn user(client: &KubeClient) -> Option<String> {
 }
 
 /// Asks the server whether the user has a permission.
-async fn review(client: &KubeClient, permission: &Permission) -> Result<bool, Failure> {
+async fn is_allowed(client: &KubeClient, permission: &Permission) -> Result<bool, Failure> {
     #[derive(Deserialize)]
     struct Review {
         status: Status,

@@ -17,32 +17,39 @@ pub(super) fn of_environment(
     server: &Uri,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Option<Uri>, Error> {
-    let is_set = |name: &&str| variable(name).is_some_and(|value| !value.is_empty());
-    let first_of = |names: [&'static str; 2]| names.into_iter().find(is_set);
-
-    let (names, usual_port) = match server.scheme_str() {
-        Some("https") => (["HTTPS_PROXY", "https_proxy"], 443),
-        _ => (["HTTP_PROXY", "http_proxy"], 80),
+    // The first of two variables that is set, with its value.
+    let first_set = |names: [&'static str; 2]| {
+        for name in names {
+            if let Some(value) = variable(name)
+                && !value.is_empty()
+            {
+                return Some((name, value));
+            }
+        }
+        None
     };
-    let Some(name) = first_of(names) else {
+
+    let is_https = server.scheme_str() == Some("https");
+    let proxy_variables = if is_https {
+        ["HTTPS_PROXY", "https_proxy"]
+    } else {
+        ["HTTP_PROXY", "http_proxy"]
+    };
+    let Some((name, proxy)) = first_set(proxy_variables) else {
         return Ok(None);
     };
-    let exempt = first_of(["NO_PROXY", "no_proxy"])
-        .and_then(&variable)
-        .unwrap_or_default();
-    let host = server
-        .host()
-        .unwrap_or_default()
-        .trim_matches(['[', ']'])
-        .to_lowercase();
-    if is_exempt(
-        &host,
-        server.port_u16().unwrap_or(usual_port),
-        &exempt.to_lowercase(),
-    ) {
+
+    let mut exempt = String::new();
+    if let Some((_, hosts)) = first_set(["NO_PROXY", "no_proxy"]) {
+        exempt = hosts.to_lowercase();
+    }
+    let host = server.host().unwrap_or_default().to_lowercase();
+    let usual_port = if is_https { 443 } else { 80 };
+    let port = server.port_u16().unwrap_or(usual_port);
+    if is_exempt(host.trim_matches(['[', ']']), port, &exempt) {
         return Ok(None);
     }
-    parse(name, &variable(name).unwrap_or_default()).map(Some)
+    parse(name, &proxy).map(Some)
 }
 
 /// Parses a proxy's URL; the default scheme is HTTP. `name` names the source of the URL in errors.
@@ -77,14 +84,15 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Uri, Error> {
 
 /// True for hosts without a proxy: this machine, and those in `NO_PROXY`.
 fn is_exempt(host: &str, port: u16, listed: &str) -> bool {
-    let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
+    let address = match host.parse::<IpAddr>() {
+        Ok(address) => Some(address.to_canonical()),
+        Err(_) => None,
+    };
     if host == "localhost" || address.is_some_and(|address| address.is_loopback()) {
         return true;
     }
-    listed
-        .split(',')
-        .map(str::trim)
-        .any(|entry| matches_host(entry, host, address, port))
+    let mut entries = listed.split(',').map(str::trim);
+    entries.any(|entry| matches_host(entry, host, address, port))
 }
 
 /// True if an entry of `NO_PROXY` matches a host. An entry that is not a host, address or CIDR matches no host.
@@ -95,8 +103,8 @@ fn matches_host(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> 
     if let Ok(cidr) = entry.parse::<IpNet>() {
         return address.is_some_and(|address| cidr.contains(&address));
     }
-    let (name, wanted) = split_port(entry).unwrap_or((entry, ""));
-    if !wanted.is_empty() && wanted != port.to_string() {
+    let (name, port_of_entry) = split_port(entry).unwrap_or((entry, ""));
+    if !port_of_entry.is_empty() && port_of_entry != port.to_string() {
         return false;
     }
     if let Ok(listed) = name.parse::<IpAddr>() {

@@ -13,12 +13,19 @@ use kube::Config;
 use crate::error::{Error, Result};
 
 /// Time until the file is read again.
-const MINUTE: Duration = Duration::from_mins(1);
+const REREAD_INTERVAL: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug)]
 pub(super) struct TokenFile {
     path: PathBuf,
-    last: Arc<Mutex<(Instant, HeaderValue)>>,
+    last_read: Arc<Mutex<LastRead>>,
+}
+
+/// The header from the last read of the file that succeeded, and the time of the last attempt.
+#[derive(Debug)]
+struct LastRead {
+    at: Instant,
+    header: HeaderValue,
 }
 
 impl TokenFile {
@@ -34,9 +41,13 @@ impl TokenFile {
         match read(&path) {
             Ok(header) => {
                 config.auth_info.token = None;
+                let last_read = LastRead {
+                    at: Instant::now(),
+                    header,
+                };
                 Ok(Some(Self {
                     path,
-                    last: Arc::new(Mutex::new((Instant::now(), header))),
+                    last_read: Arc::new(Mutex::new(last_read)),
                 }))
             }
             Err(_) if config.auth_info.token.is_some() => Ok(None),
@@ -49,14 +60,14 @@ impl TokenFile {
 
     /// The header for a request. If the file can no longer be read, the last token is used, which may still be valid.
     pub(super) fn header(&self) -> HeaderValue {
-        let mut last = lock(&self.last);
-        if last.0.elapsed() >= MINUTE {
-            *last = (
-                Instant::now(),
-                read(&self.path).unwrap_or_else(|_| last.1.clone()),
-            );
+        let mut last_read = lock(&self.last_read);
+        if last_read.at.elapsed() >= REREAD_INTERVAL {
+            last_read.at = Instant::now();
+            if let Ok(header) = read(&self.path) {
+                last_read.header = header;
+            }
         }
-        last.1.clone()
+        last_read.header.clone()
     }
 }
 
@@ -67,9 +78,10 @@ fn read(path: &std::path::Path) -> Result<HeaderValue, String> {
 
 /// The header with a token; `None` if the token is empty or does not fit in a header.
 pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
-    let mut header = HeaderValue::from_str(&format!("Bearer {token}"))
-        .ok()
-        .filter(|_| !token.is_empty())?;
+    if token.is_empty() {
+        return None;
+    }
+    let mut header = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
     header.set_sensitive(true);
     Some(header)
 }

@@ -121,34 +121,39 @@ impl Transport {
     async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
         let copied = copy(&request);
         let result = self.send_once(request).await;
-        match (result, copied) {
-            (Err(error), Some(copied)) if was_not_started(&*error) => self.send_once(copied).await,
-            (result, _) => result,
+        if let Err(error) = &result
+            && was_not_started(&**error)
+            && let Some(copied) = copied
+        {
+            return self.send_once(copied).await;
         }
+        result
     }
 
     async fn send_once(&self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
-        Ok(match self.opened().await? {
+        Ok(match self.open_connection().await? {
             Open::Http2(mut requests) => requests.send_request(request).await?,
             Open::Http1(client) => client.request(request).await?,
         })
     }
 
     /// The open connection, or a new one.
-    async fn opened(&self) -> Result<Open, BoxError> {
+    async fn open_connection(&self) -> Result<Open, BoxError> {
         let mut open = self.open.lock().await;
-        if let Some(usable) = open.as_ref().filter(|open| open.is_usable()) {
-            return Ok(usable.clone());
+        if let Some(connection) = &*open
+            && connection.is_usable()
+        {
+            return Ok(connection.clone());
         }
-        let connected = match self.limit {
+        let connection = match self.limit {
             Some(limit) => timeout(limit, self.connect())
                 .await
                 .map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))??,
             None => self.connect().await?,
         };
         self.budget.connected();
-        *open = Some(connected.clone());
-        Ok(connected)
+        *open = Some(connection.clone());
+        Ok(connection)
     }
 
     /// Opens a connection: HTTP/2 if the server speaks it, otherwise HTTP/1.1.
@@ -177,17 +182,16 @@ impl Open {
 
 /// Creates a request with JSON, for a JSON response.
 pub(super) fn json_request(method: Method, path: &str, json: &Value) -> http::Result<Request<Body>> {
-    let kind = if method == Method::PATCH {
+    let content_type = if method == Method::PATCH {
         "application/merge-patch+json"
     } else {
         "application/json"
     };
-    let request = Request::builder()
+    Request::builder()
         .method(method)
         .uri(path)
-        .header(header::ACCEPT, Accept::Json.header());
-    request
-        .header(header::CONTENT_TYPE, kind)
+        .header(header::ACCEPT, Accept::Json.header())
+        .header(header::CONTENT_TYPE, content_type)
         .body(Body::from(json.to_string().into_bytes()))
 }
 
@@ -203,13 +207,18 @@ pub(super) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
 /// True if the server certainly has not started a request, because the connection no longer accepted the request, or
 /// because the server said so. API servers sometimes close connections to spread their clients (`--goaway-chance`).
 fn was_not_started(error: &(dyn std::error::Error + 'static)) -> bool {
-    sources(error).any(|source| {
-        let refused = source.downcast_ref::<h2::Error>().is_some_and(|error| {
-            error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
-        });
-        refused
-            || source
-                .downcast_ref::<hyper::Error>()
-                .is_some_and(hyper::Error::is_canceled)
-    })
+    for source in sources(error) {
+        if let Some(error) = source.downcast_ref::<h2::Error>() {
+            let is_refused = error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM);
+            if error.is_remote() && is_refused {
+                return true;
+            }
+        }
+        if let Some(error) = source.downcast_ref::<hyper::Error>()
+            && error.is_canceled()
+        {
+            return true;
+        }
+    }
+    false
 }

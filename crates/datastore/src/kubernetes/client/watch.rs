@@ -49,28 +49,30 @@ pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<u64, Fail
         list.feed(&piece, &mut |_| {})
             .map_err(|error| Failure::NotKubernetes(error.to_string()))?;
     }
-    number(
-        &list
-            .finish()
-            .map_err(|error| Failure::Incomplete(error.to_string()))?
-            .resource_version,
-    )
+    let metadata = list
+        .finish()
+        .map_err(|error| Failure::Incomplete(error.to_string()))?;
+    number(&metadata.resource_version)
 }
 
 /// Parses a version as a number that rises with each change. Kubernetes documents this only since 1.35, but with data
 /// in etcd it has always been true.
 pub(crate) fn number(version: &str) -> Result<u64, Failure> {
-    let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
-    let number = version.parse().ok().filter(|_| is_number);
-    number.ok_or_else(|| Failure::Other(format!("the version {version:?} is not a number")))
+    // Rust would also accept a plus sign.
+    let has_only_digits = version.bytes().all(|byte| byte.is_ascii_digit());
+    match version.parse() {
+        Ok(number) if has_only_digits => Ok(number),
+        _ => Err(Failure::Other(format!("the version {version:?} is not a number"))),
+    }
 }
 
 /// A watch of all objects of a kind.
 pub(crate) struct Watch {
     answer: Answer,
-    /// The received bytes, and how many of them have been read.
+    /// The received bytes.
     text: Vec<u8>,
-    taken: usize,
+    /// The number of bytes in `text` that have been parsed.
+    parsed: usize,
 }
 
 impl Watch {
@@ -86,32 +88,33 @@ impl Watch {
             kind.path
         );
         let answer = client.get(&path, Accept::Json).await?;
-        match answer.encoding {
-            Encoding::Json => {
-                let answer = answer.with_duration(Duration::from_secs(seconds.into()));
-                Ok(Self {
-                    answer,
-                    text: Vec::new(),
-                    taken: 0,
-                })
-            }
-            Encoding::Protobuf => Err(Failure::NotKubernetes("its answer is not JSON".to_owned())),
+        if answer.encoding != Encoding::Json {
+            return Err(Failure::NotKubernetes("its answer is not JSON".to_owned()));
         }
+        Ok(Self {
+            answer: answer.with_duration(Duration::from_secs(seconds.into())),
+            text: Vec::new(),
+            parsed: 0,
+        })
     }
 
     /// The next event; `None` if the server has ended the watch. [`Failure::Compacted`] if the server no longer has the
     /// changes since the version.
     pub(crate) async fn next(&mut self) -> Result<Option<WatchEvent>, Failure> {
         loop {
-            if let Some(length) = self.text[self.taken..].iter().position(|byte| *byte == b'\n') {
-                let line = &self.text[self.taken..self.taken + length];
-                self.taken += length + 1;
+            let unparsed = &self.text[self.parsed..];
+            if let Some(length) = unparsed.iter().position(|byte| *byte == b'\n') {
+                let line = &unparsed[..length];
+                self.parsed += length + 1;
                 if line.trim_ascii().is_empty() {
                     continue;
                 }
                 return parse_event(line).map(Some);
             }
-            self.text.drain(..std::mem::take(&mut self.taken));
+
+            // Only the beginning of a line remains.
+            self.text.drain(..self.parsed);
+            self.parsed = 0;
             if self.text.len() > MAX_CHANGE {
                 return Err(Failure::NotKubernetes(
                     "a change is longer than any object can be".to_owned(),
@@ -128,11 +131,11 @@ impl Watch {
 
 /// Waits until a block is written after a version. Every assignment and release writes a block.
 pub(crate) async fn next_change(client: &KubeClient, after: u64) -> Result<(), Failure> {
-    let kind = kinds::find(client.api(), Source::Blocks);
-    let kind = kind.map_err(|(_, why)| Failure::Other(format!("blocks are not watched: {why}")))?;
-    let mut after = after;
+    let kind = kinds::find(client.api(), Source::Blocks)
+        .map_err(|(_, reason)| Failure::Other(format!("blocks are not watched: {reason}")))?;
+    let mut known_version = after;
     loop {
-        let mut watch = match Watch::open(client, &kind, after, SHORT).await {
+        let mut watch = match Watch::open(client, &kind, known_version, SHORT).await {
             // The changes are unknown, but there were some.
             Err(Failure::Compacted) => return Ok(()),
             opened => opened?,
@@ -140,7 +143,7 @@ pub(crate) async fn next_change(client: &KubeClient, after: u64) -> Result<(), F
         loop {
             match watch.next().await {
                 Ok(Some(WatchEvent::Change(_))) | Err(Failure::Compacted) => return Ok(()),
-                Ok(Some(WatchEvent::Reached(version))) => after = version,
+                Ok(Some(WatchEvent::Reached(version))) => known_version = version,
                 Ok(None) => break,
                 Err(failure) => return Err(failure),
             }
@@ -159,21 +162,23 @@ fn parse_event(line: &[u8]) -> Result<WatchEvent, Failure> {
         #[serde(borrow)]
         object: &'a RawValue,
     }
-    let strange = |reason: String| {
+    let no_change = |reason: String| {
         Failure::NotKubernetes(format!("it reports something other than a change: {reason}"))
     };
-    let event: Event<'_> = serde_json::from_slice(line).map_err(|error| strange(error.to_string()))?;
+    let event: Event<'_> = serde_json::from_slice(line).map_err(|error| no_change(error.to_string()))?;
     let object = event.object.get().as_bytes();
     if event.kind == "ERROR" {
         return Err(refusal(object));
     }
-    let meta = metadata(object, Encoding::Json).ok_or_else(|| strange("an object has no metadata".into()))?;
+    let Some(meta) = metadata(object, Encoding::Json) else {
+        return Err(no_change("an object has no metadata".into()));
+    };
     let version = number(&meta.resource_version)?;
     let is_deleted = match &*event.kind {
         "BOOKMARK" => return Ok(WatchEvent::Reached(version)),
         "ADDED" | "MODIFIED" => false,
         "DELETED" => true,
-        other => return Err(strange(format!("{other:?}"))),
+        other => return Err(no_change(format!("{other:?}"))),
     };
     Ok(WatchEvent::Change(Change {
         version,
@@ -191,11 +196,9 @@ fn refusal(status: &[u8]) -> Failure {
         #[serde(default)]
         code: u16,
     }
-    let code = serde_json::from_slice::<Status>(status).unwrap_or_default().code;
-    status_failure(
-        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-        status,
-    )
+    let Status { code } = serde_json::from_slice(status).unwrap_or_default();
+    let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    status_failure(code, status)
 }
 
 #[cfg(test)]

@@ -43,14 +43,17 @@ pub(crate) struct Listed<T> {
     /// Number of objects.
     pub items: u64,
     /// True if the list was restarted.
-    pub begun_again: bool,
+    pub is_restarted: bool,
 }
 
 /// Counts the objects of all lists.
 pub(crate) struct Counter {
+    /// All objects that were read.
     read: AtomicU64,
+    /// The expected objects of lists with several pages; 0 if none is known.
     expected: AtomicU64,
-    before: u64,
+    /// The objects that were read before the lists.
+    read_before: u64,
     progress: ProgressFn,
 }
 
@@ -59,12 +62,12 @@ impl Counter {
         Self::after(0, progress)
     }
 
-    /// Creates a counter for a read that begins after `before` other objects have been read.
-    pub(crate) fn after(before: u64, progress: &ProgressFn) -> Arc<Self> {
+    /// Creates a counter for a read that begins after `read_before` other objects have been read.
+    pub(crate) fn after(read_before: u64, progress: &ProgressFn) -> Arc<Self> {
         Arc::new(Self {
-            read: AtomicU64::new(before),
+            read: AtomicU64::new(read_before),
             expected: AtomicU64::new(0),
-            before,
+            read_before,
             progress: Arc::clone(progress),
         })
     }
@@ -75,11 +78,12 @@ impl Counter {
         // Whole lists do not announce their length, and finding it out would take another request for each list.
         let expected = match self.expected.load(Ordering::Relaxed) {
             0 => 0,
-            known => read.max(self.before + known),
+            in_lists => read.max(self.read_before + in_lists),
         };
         (self.progress)(Progress { read, expected });
     }
 
+    /// Adds to the number of objects that are expected.
     fn expect(&self, items: u64) {
         self.expected.fetch_add(items, Ordering::Relaxed);
     }
@@ -95,12 +99,13 @@ pub(crate) type Begun = oneshot::Sender<()>;
 
 /// Reads all objects of a kind at one revision.
 pub(crate) async fn list<T: Take>(client: &Arc<KubeClient>, kind: &Kind) -> Result<Listed<T>> {
-    list_from(client, kind, &Counter::new(&quiet()), None).await
+    let uncounted = Counter::new(&quiet());
+    list_counted(client, kind, &uncounted, None).await
 }
 
 /// Like [`list`], but counts the objects, and signals `begun` once the list begins to arrive, since its revision is
 /// fixed then.
-pub(crate) async fn list_from<T: Take>(
+pub(crate) async fn list_counted<T: Take>(
     client: &Arc<KubeClient>,
     kind: &Kind,
     counter: &Arc<Counter>,
@@ -108,23 +113,22 @@ pub(crate) async fn list_from<T: Take>(
 ) -> Result<Listed<T>> {
     let mut retries = Retries::new(&WHOLE_READS);
     let mut limit = if client.api().whole_lists { 0 } else { PAGE };
-    let mut begun_again = false;
+    let mut is_restarted = false;
     loop {
-        let listed = Listed {
-            begun_again,
-            ..Listed::default()
-        };
-        let mut run = Run {
+        let mut attempt = Attempt {
             client,
             kind,
             counter,
             limit,
-            listed,
-            expected: false,
+            listed: Listed {
+                is_restarted,
+                ..Listed::default()
+            },
+            is_length_known: false,
             begun: &mut begun,
         };
-        match run.pages().await {
-            Ok(()) => return Ok(run.listed),
+        match attempt.read_pages().await {
+            Ok(()) => return Ok(attempt.listed),
             // A server, or a proxy in front of it, may not have enough time for a long list.
             Err(
                 Failure::Connection(Cause::Broken(_))
@@ -142,33 +146,38 @@ pub(crate) async fn list_from<T: Take>(
             }
             Err(failure) => return Err(client.error(kind.known.plural, failure)),
         }
-        counter.forget(run.listed.items);
-        begun_again = true;
+        counter.forget(attempt.listed.items);
+        is_restarted = true;
     }
 }
 
 /// One attempt at a list.
-struct Run<'r, T> {
+struct Attempt<'r, T> {
     client: &'r Arc<KubeClient>,
     kind: &'r Kind,
     counter: &'r Arc<Counter>,
     /// Items on one page; 0 for a list in one piece.
     limit: u64,
     listed: Listed<T>,
-    expected: bool,
+    /// True once the counter expects the items of this list.
+    is_length_known: bool,
     /// Signals the beginning of the list, once.
     begun: &'r mut Option<Begun>,
 }
 
-impl<T: Take> Run<'_, T> {
+/// The token of the first page.
+const FIRST_PAGE: &str = "";
+
+impl<T: Take> Attempt<'_, T> {
     /// Reads all pages of the list.
-    async fn pages(&mut self) -> Result<(), Failure> {
-        let mut answer = self.client.get(&self.path(""), self.kind.known.accept).await?;
+    async fn read_pages(&mut self) -> Result<(), Failure> {
+        let accept = self.kind.known.accept;
+        let mut answer = self.client.get(&self.path(FIRST_PAGE), accept).await?;
         self.listed.date = answer.date;
         loop {
             // The next page is requested as soon as its token arrives, so that the server prepares it in the meantime.
-            let mut ahead = JoinSet::new();
-            let meta = self.page(answer, &mut ahead).await?;
+            let mut next_answer = JoinSet::new();
+            let meta = self.read_page(answer, &mut next_answer).await?;
             self.listed.resource_version.clone_from(&meta.resource_version);
             if meta.is_last() {
                 return Ok(());
@@ -180,22 +189,19 @@ impl<T: Take> Run<'_, T> {
                 );
                 return Err(Failure::Incomplete(missing));
             }
-            answer = match ahead.join_next().await {
-                Some(joined) => joined.unwrap_or_else(|lost| resume_unwind(lost.into_panic()))?,
-                None => {
-                    self.client
-                        .get(&self.path(&meta.next), self.kind.known.accept)
-                        .await?
-                }
+            answer = match next_answer.join_next().await {
+                Some(Ok(answer)) => answer?,
+                Some(Err(panicked)) => resume_unwind(panicked.into_panic()),
+                None => self.client.get(&self.path(&meta.next), accept).await?,
             };
         }
     }
 
-    /// Reads one page. Requests the next page as soon as its token is known.
-    async fn page(
+    /// Reads one page. Requests the next page, as the only task of `next_answer`, as soon as its token is known.
+    async fn read_page(
         &mut self,
         mut answer: Answer,
-        ahead: &mut JoinSet<Result<Answer, Failure>>,
+        next_answer: &mut JoinSet<Result<Answer, Failure>>,
     ) -> Result<ListMeta, Failure> {
         let encoding = answer.encoding;
         let mut reader = ItemReader::new(encoding);
@@ -204,6 +210,7 @@ impl<T: Take> Run<'_, T> {
                 // The receiver has been dropped if another list has failed.
                 let _ = begun.send(());
             }
+
             let taken = &mut self.listed.taken;
             let kind = self.kind;
             let mut items = 0;
@@ -212,15 +219,16 @@ impl<T: Take> Run<'_, T> {
                 items += 1;
             });
             fed.map_err(|error| Failure::NotKubernetes(error.to_string()))?;
+
             if let Some(meta) = reader.meta()
-                && ahead.is_empty()
+                && next_answer.is_empty()
                 && !meta.next.is_empty()
             {
                 let client = Arc::clone(self.client);
                 let path = self.path(&meta.next);
                 let accept = self.kind.known.accept;
                 self.expect(meta.remaining);
-                ahead.spawn(async move { client.get(&path, accept).await });
+                next_answer.spawn(async move { client.get(&path, accept).await });
             }
             self.listed.items += items;
             self.counter.add(items);
@@ -236,25 +244,25 @@ impl<T: Take> Run<'_, T> {
 
     /// Adds the items of a list with several pages to the expected number, once.
     fn expect(&mut self, remaining: u64) {
-        if !self.expected {
-            self.expected = true;
+        if !self.is_length_known {
+            self.is_length_known = true;
             self.counter.expect(remaining + self.limit);
         }
     }
 
-    /// The path of a page: the first one, or the one that follows the token `next`.
-    fn path(&self, next: &str) -> String {
+    /// The path of the page with the token `token`.
+    fn path(&self, token: &str) -> String {
         let path = &self.kind.path;
         let limit = self.limit;
-        // The path may already have a selector.
-        let and = if path.contains('?') { '&' } else { '?' };
-        match next {
-            "" if limit == 0 => path.clone(),
-            "" => format!("{path}{and}limit={limit}"),
-            next => format!(
-                "{path}{and}limit={limit}&continue={}",
-                utf8_percent_encode(next, UNRESERVED)
-            ),
+        if token == FIRST_PAGE && limit == 0 {
+            return path.clone();
         }
+        // The path may already have a selector.
+        let separator = if path.contains('?') { '&' } else { '?' };
+        if token == FIRST_PAGE {
+            return format!("{path}{separator}limit={limit}");
+        }
+        let token = utf8_percent_encode(token, UNRESERVED);
+        format!("{path}{separator}limit={limit}&continue={token}")
     }
 }

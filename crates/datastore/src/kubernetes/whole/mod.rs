@@ -28,7 +28,7 @@ pub(crate) struct Plan {
     /// assigned in between does not look like a leak.
     pub kinds: Vec<Kind>,
     /// The index in `kinds` of the first kind that uses addresses.
-    pub users: usize,
+    pub first_user: usize,
     /// A snapshot without objects. It names the sources that are read, and the reasons why other sources are not.
     pub coverage: Snapshot,
 }
@@ -85,7 +85,7 @@ pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Pl
     }
     Ok(Plan {
         kinds,
-        users: first_user,
+        first_user,
         coverage,
     })
 }
@@ -110,17 +110,18 @@ pub(crate) async fn observe(
 
 /// Combines the lists of a plan, in its order, into one snapshot, which has the time of the first list.
 pub(crate) fn assemble(client: &KubeClient, coverage: Snapshot, lists: Vec<Listed<Snapshot>>) -> Snapshot {
-    let begin = lists.first();
+    let mut revision = String::new();
+    let mut taken_at = None;
+    if let Some(first) = lists.first() {
+        revision.clone_from(&first.resource_version);
+        taken_at = first.date;
+    }
     let mut snapshot = Snapshot {
         datastore: DatastoreKind::Kubernetes,
         is_native: client.api().flavour == Flavour::Native,
         location: client.server().to_owned(),
-        taken_at: begin
-            .and_then(|listed| listed.date)
-            .unwrap_or_else(crate::clock::now),
-        revision: begin
-            .map(|listed| listed.resource_version.clone())
-            .unwrap_or_default(),
+        taken_at: taken_at.unwrap_or_else(crate::clock::now),
+        revision,
         ..coverage
     };
     for listed in lists {

@@ -7,7 +7,7 @@ use calipam_model::snapshot::Source;
 use tokio::sync::oneshot;
 
 use super::Plan;
-use super::list::{Counter, Listed, Take, list_from};
+use super::list::{Counter, Listed, Take, list_counted};
 use crate::error::Result;
 use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds::Kind;
@@ -21,12 +21,13 @@ pub(crate) struct Lists {
 
 /// Reads kinds in parallel; returns their lists in order.
 pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: &[Kind]) -> Result<Vec<Listed<T>>> {
-    let list = |kind: &Kind| {
+    let mut lists = Vec::new();
+    for kind in kinds {
         let reader = reader.clone();
         let kind = kind.clone();
-        async move { list_from(&reader.client, &kind, &reader.counter, None).await }
-    };
-    tasks::all(usize::MAX, kinds.iter().map(list)).await
+        lists.push(async move { list_counted(&reader.client, &kind, &reader.counter, None).await });
+    }
+    tasks::all(usize::MAX, lists).await
 }
 
 /// Reads the kinds of a plan; returns their lists in order. The first lists contain records and configuration. The
@@ -40,46 +41,48 @@ pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: &[Kind]) -> Result<Vec
 ///
 /// A first list that was restarted may be newer than the second lists, which are then read again.
 pub(crate) async fn lists_in_order<T: Take>(reader: &Lists, plan: &Plan) -> Result<Vec<Listed<T>>> {
-    let (first, second) = plan.kinds.split_at(plan.users);
-    let mut lists_of_first = Vec::new();
-    let mut waited_for = Vec::new();
-    let is_waited_for: Vec<bool> = first
-        .iter()
-        .map(|kind| kind.known.source != Source::Handles)
-        .collect();
-    for (kind, is_waited_for) in first.iter().zip(&is_waited_for) {
+    let (first_kinds, second_kinds) = plan.kinds.split_at(plan.first_user);
+    let mut reads = Vec::new();
+    let mut begun_signals = Vec::new();
+    for kind in first_kinds {
         let reader = reader.clone();
         let kind = kind.clone();
-        let begun = is_waited_for.then(|| {
-            let (sender, begun) = oneshot::channel();
-            waited_for.push(begun);
-            sender
-        });
-        lists_of_first.push(async move { list_from(&reader.client, &kind, &reader.counter, begun).await });
+        let mut begun = None;
+        if is_waited_for(&kind) {
+            let (sender, receiver) = oneshot::channel();
+            begun = Some(sender);
+            begun_signals.push(receiver);
+        }
+        reads.push(async move { list_counted(&reader.client, &kind, &reader.counter, begun).await });
     }
+    let read_first = tasks::all(usize::MAX, reads);
 
-    let second_lists = async {
-        for begun in waited_for {
+    let read_second = async {
+        for begun in begun_signals {
             if begun.await.is_err() {
                 // A list that ends before it begins has failed, and reports its own error.
                 pending::<()>().await;
             }
         }
-        lists(reader, second).await
+        lists(reader, second_kinds).await
     };
 
-    let (mut lists_of_plan, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
-        tokio::try_join!(tasks::all(usize::MAX, lists_of_first), second_lists)?;
-    let mut has_begun_again = false;
-    for (listed, is_waited_for) in lists_of_plan.iter().zip(is_waited_for) {
-        has_begun_again |= is_waited_for && listed.begun_again;
+    let (mut all_lists, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
+        tokio::try_join!(read_first, read_second)?;
+    let mut is_restarted = false;
+    for (kind, listed) in first_kinds.iter().zip(&all_lists) {
+        is_restarted |= is_waited_for(kind) && listed.is_restarted;
     }
-    if has_begun_again {
-        reader
-            .counter
-            .forget(second_lists.iter().map(|listed| listed.items).sum());
-        second_lists = lists(reader, second).await?;
+    if is_restarted {
+        let outdated = second_lists.iter().map(|listed| listed.items).sum();
+        reader.counter.forget(outdated);
+        second_lists = lists(reader, second_kinds).await?;
     }
-    lists_of_plan.append(&mut second_lists);
-    Ok(lists_of_plan)
+    all_lists.append(&mut second_lists);
+    Ok(all_lists)
+}
+
+/// True if the users of addresses are listed after this kind.
+fn is_waited_for(kind: &Kind) -> bool {
+    kind.known.source != Source::Handles
 }

@@ -79,11 +79,10 @@ pub struct Budget {
 impl Budget {
     /// True if the budget covers the pod. A budget without a selector, or with an invalid one, covers none.
     pub fn covers(&self, pod: &WorkloadPod) -> bool {
-        self.namespace == pod.namespace
-            && self
-                .selector
-                .as_ref()
-                .is_some_and(|selector| selector.matches(&pod.labels))
+        match &self.selector {
+            Some(selector) => self.namespace == pod.namespace && selector.matches(&pod.labels),
+            None => false,
+        }
     }
 }
 
@@ -118,14 +117,17 @@ impl Workloads {
     /// Lists the namespaces that request pools for their pods.
     pub async fn namespaces(&self) -> Result<Vec<RequestingNamespace>> {
         let namespaces: Vec<Object> = self.list("/api/v1/namespaces", "namespaces").await?;
-        let requesting = |Object { metadata, .. }: Object| {
+        let mut requesting = Vec::new();
+        for Object { metadata, .. } in namespaces {
             let requests = requests(&metadata.annotations);
-            (!requests.is_empty()).then_some(RequestingNamespace {
-                name: metadata.name,
-                requests,
-            })
-        };
-        Ok(namespaces.into_iter().filter_map(requesting).collect())
+            if !requests.is_empty() {
+                requesting.push(RequestingNamespace {
+                    name: metadata.name,
+                    requests,
+                });
+            }
+        }
+        Ok(requesting)
     }
 
     pub async fn budgets(&self) -> Result<Vec<Budget>> {
@@ -178,14 +180,16 @@ impl Workloads {
     /// Reads all items of a list, page by page.
     async fn list<T: DeserializeOwned>(&self, path: &str, what: &str) -> Result<Vec<T>> {
         let mut items = Vec::new();
-        let mut next = String::new();
+        let mut page_token = String::new();
         loop {
-            let page = format!("{path}?limit={PAGE}&continue={}", segment(&next));
-            let list: Option<List<T>> = self.client.get_json(&page, Accept::Json, what).await?;
-            let list = list.ok_or_else(|| self.client.error(what, Failure::NotFound))?;
-            items.extend(list.items);
-            next = list.metadata.next;
-            if next.is_empty() {
+            let page_path = format!("{path}?limit={PAGE}&continue={}", segment(&page_token));
+            let page: Option<List<T>> = self.client.get_json(&page_path, Accept::Json, what).await?;
+            let Some(page) = page else {
+                return Err(self.client.error(what, Failure::NotFound));
+            };
+            items.extend(page.items);
+            page_token = page.metadata.next;
+            if page_token.is_empty() {
                 return Ok(items);
             }
         }

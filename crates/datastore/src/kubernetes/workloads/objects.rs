@@ -1,6 +1,7 @@
 //! Kubernetes objects, with the fields that a migration needs.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use calipam_files::objects::{CNI_IP, CNI_IPS, FIXED, NO_IPAM, V4_POOLS, V6_POOLS};
 use jiff::Timestamp;
@@ -8,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 
 use super::{AddressRequest, Budget, Controller, WorkloadPod};
-use crate::kubernetes::client::object::{Condition, Metadata, Object, Pod};
+use crate::kubernetes::client::object::{Address, Metadata, Object, Pod};
 
 /// The annotations of Calico's CNI plugin with which pods and namespaces request pools, and pods request addresses.
 const REQUEST_ANNOTATIONS: [&str; 4] = [V4_POOLS, V6_POOLS, FIXED, NO_IPAM];
@@ -52,36 +53,23 @@ impl From<Pod> for WorkloadPod {
             status,
         }: Pod,
     ) -> Self {
-        let annotation = |name: &str| {
-            metadata
-                .annotations
-                .get(name)
-                .map(String::as_str)
-                .filter(|text| !text.is_empty())
-        };
-        let noted = annotation(CNI_IPS).or_else(|| annotation(CNI_IP));
-        let texts: Vec<&str> = match noted {
-            Some(noted) => noted.split(',').collect(),
-            None => status
-                .addresses
-                .iter()
-                .map(|address| address.ip.as_str())
-                .collect(),
-        };
-        let address = |text: &str| text.trim().split('/').next()?.parse().ok();
-        let addresses = texts.into_iter().filter_map(address).collect();
-
-        let is_true = |condition: &&Condition| condition.kind == "Ready" && condition.status == "True";
-        let ready = status.conditions.iter().find(is_true);
-        let time = |text: &Option<String>| text.as_deref()?.parse::<Timestamp>().ok();
-        let since = ready.and_then(|ready| time(&ready.last_transition_time));
-        let ready_after = since.zip(time(&metadata.creation_timestamp));
+        let ready_condition = status
+            .conditions
+            .iter()
+            .find(|condition| condition.kind == "Ready" && condition.status == "True");
+        let mut ready_after = None;
+        if let Some(condition) = ready_condition
+            && let Some(became_ready) = timestamp(condition.last_transition_time.as_deref())
+            && let Some(created) = timestamp(metadata.creation_timestamp.as_deref())
+        {
+            ready_after = Some(became_ready.duration_since(created));
+        }
         Self {
-            addresses,
-            ready_after: ready_after.map(|(ready, created)| ready.duration_since(created)),
+            addresses: addresses(&metadata, &status.addresses),
+            ready_after,
             requests: requests(&metadata.annotations),
             controller: controller(&metadata),
-            ready: ready.is_some() && metadata.deletion_timestamp.is_none(),
+            ready: ready_condition.is_some() && metadata.deletion_timestamp.is_none(),
             finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
             host_network: spec.host_network,
             namespace: metadata.namespace,
@@ -91,6 +79,31 @@ impl From<Pod> for WorkloadPod {
             labels: metadata.labels,
         }
     }
+}
+
+fn timestamp(text: Option<&str>) -> Option<Timestamp> {
+    text?.parse().ok()
+}
+
+/// The addresses in the annotations of Calico's plugin, or else those in the pod's status.
+fn addresses(metadata: &Metadata, in_status: &[Address]) -> Vec<IpAddr> {
+    let mut texts: Vec<&str> = in_status.iter().map(|address| address.ip.as_str()).collect();
+    for annotation in [CNI_IPS, CNI_IP] {
+        if let Some(list) = metadata.annotations.get(annotation)
+            && !list.is_empty()
+        {
+            texts = list.split(',').collect();
+            break;
+        }
+    }
+
+    let mut addresses = Vec::new();
+    for text in texts {
+        // An annotation has each address with a prefix length.
+        let address = text.trim().split('/').next().unwrap_or_default();
+        addresses.extend(address.parse::<IpAddr>().ok());
+    }
+    addresses
 }
 
 /// The annotations in which a pod asks for addresses.
@@ -118,20 +131,19 @@ fn controller(metadata: &Metadata) -> Option<Controller> {
         });
     }
     let owner = metadata.owner_references.iter().find(|owner| owner.controller)?;
-    let hash = metadata
-        .labels
-        .get("pod-template-hash")
-        .filter(|_| owner.kind == "ReplicaSet");
-    let deployment = hash.and_then(|hash| owner.name.strip_suffix(hash)?.strip_suffix('-'));
-    Some(match deployment {
-        Some(name) => Controller {
+    if owner.kind == "ReplicaSet"
+        && let Some(hash) = metadata.labels.get("pod-template-hash")
+        && let Some(name_and_dash) = owner.name.strip_suffix(hash)
+        && let Some(deployment) = name_and_dash.strip_suffix('-')
+    {
+        return Some(Controller {
             kind: "Deployment".into(),
-            name: name.to_owned(),
-        },
-        None => Controller {
-            kind: owner.kind.clone(),
-            name: owner.name.clone(),
-        },
+            name: deployment.to_owned(),
+        });
+    }
+    Some(Controller {
+        kind: owner.kind.clone(),
+        name: owner.name.clone(),
     })
 }
 

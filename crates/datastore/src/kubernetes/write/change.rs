@@ -1,6 +1,7 @@
 //! Reads and changes objects one by one. Each change requires that the object still has the version that was read
 //! (facts 2.9).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -53,54 +54,51 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
 }
 
 /// Converts a built-in object to evidence.
-fn built_in(snapshot: Snapshot) -> Option<Stored> {
-    let node = snapshot.nodes.into_iter().next();
-    let pod = snapshot.pods.into_iter().next();
-    let service = snapshot.services.into_iter().next();
-    let (revision, user) = if let Some(node) = node {
-        (node.revision, Some(User::Node(node.value)))
-    } else if let Some(pod) = pod {
-        (pod.revision, Some(User::Pod(pod.value)))
-    } else if let Some(service) = service {
-        (service.revision, Some(User::Service(service.value)))
-    } else if !snapshot.defects.is_empty() {
-        // The object exists but cannot be decoded, so its version is unknown.
-        (Revision::Kubernetes(Box::default()), None)
-    } else {
-        return None;
+fn built_in(mut snapshot: Snapshot) -> Option<Stored> {
+    let evidence = |revision, user| {
+        Some(Stored {
+            revision,
+            raw: Bytes::new(),
+            whole: None,
+            object: None,
+            user,
+        })
     };
-    Some(Stored {
-        revision,
-        raw: Bytes::new(),
-        whole: None,
-        object: None,
-        user,
-    })
+    if let Some(node) = snapshot.nodes.pop() {
+        return evidence(node.revision, Some(User::Node(node.value)));
+    }
+    if let Some(pod) = snapshot.pods.pop() {
+        return evidence(pod.revision, Some(User::Pod(pod.value)));
+    }
+    if let Some(service) = snapshot.services.pop() {
+        return evidence(service.revision, Some(User::Service(service.value)));
+    }
+    if !snapshot.defects.is_empty() {
+        // The object exists but cannot be decoded, so its version is unknown.
+        return evidence(Revision::Kubernetes(Box::default()), None);
+    }
+    None
 }
 
 /// Converts a custom resource to its stored state. If a repair can edit it, the raw value is in etcd's form, to be
 /// compared with the value that is written.
-fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
+fn custom(key: &Key, mut snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
     // A handle or affinity is identified by the object's value, not by its name.
     let object = match key {
-        Key::Block(_) => {
-            let block = snapshot.blocks.into_iter().next();
-            block.map(|block| Object::Block(without_strict(block.value.content)))
-        }
-        Key::Handle(id) => {
-            let handle = snapshot.handles.into_iter().next().map(|handle| handle.value);
-            handle.filter(|handle| handle.id() == **id).map(Object::Handle)
-        }
-        Key::Affinity(key) => {
-            let affinity = snapshot
-                .affinities
-                .into_iter()
-                .next()
-                .map(|affinity| affinity.value);
-            affinity
-                .filter(|affinity| affinity.key == *key)
-                .map(Object::Affinity)
-        }
+        Key::Block(_) => snapshot
+            .blocks
+            .pop()
+            .map(|block| Object::Block(without_strict(block.value.content))),
+        Key::Handle(id) => snapshot
+            .handles
+            .pop()
+            .filter(|handle| handle.value.id() == **id)
+            .map(|handle| Object::Handle(handle.value)),
+        Key::Affinity(key) => snapshot
+            .affinities
+            .pop()
+            .filter(|affinity| affinity.value.key == *key)
+            .map(|affinity| Object::Affinity(affinity.value)),
         Key::Pool(_) => Some(Object::Pool(form::pool(value))),
         Key::IpamConfig => Some(Object::IpamConfig(form::ipam_config(value))),
         _ => None,
@@ -134,13 +132,18 @@ pub(crate) fn without_strict(content: BlockContent) -> BlockContent {
 
 /// The version of an object in JSON.
 pub(crate) fn version(value: &Value) -> Revision {
-    let text = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_owned();
-    let labels = value["metadata"]["labels"].as_object().into_iter().flatten();
-    let labels = labels.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+    let metadata = &value["metadata"];
+    let field = |name: &str| metadata[name].as_str().unwrap_or_default().to_owned();
+    let mut labels = BTreeMap::new();
+    for (name, value) in metadata["labels"].as_object().into_iter().flatten() {
+        if let Some(value) = value.as_str() {
+            labels.insert(name.clone(), value.to_owned());
+        }
+    }
     Revision::Kubernetes(Box::new(ObjectVersion {
-        resource_version: text("resourceVersion"),
-        uid: text("uid"),
-        labels: labels.collect(),
+        resource_version: field("resourceVersion"),
+        uid: field("uid"),
+        labels,
     }))
 }
 
@@ -154,17 +157,17 @@ pub(crate) fn version(value: &Value) -> Revision {
 pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bool) -> Result<Swap> {
     let failed = |failure| client.write_error(&object_name(change.key()), failure);
     let target = Target::locate(client, change.key(), labels).map_err(failed)?;
-    let read = match change.precondition() {
+    let old_object = match change.precondition() {
         Precondition::Absent => Ok(None),
-        Precondition::At(before) => target.as_read(change, before).await.map(Some),
+        Precondition::At(revision) => target.as_read(change, revision).await.map(Some),
         _ => return Ok(Swap::Conflict),
     };
-    let changed = match read {
-        Ok(Some(read)) if change.is_again() => target.write_again(read).await.map(Some),
-        Ok(read) => target.swap(read, change.value()).await,
+    let new_object = match old_object {
+        Ok(Some(object)) if change.is_again() => target.write_again(object).await.map(Some),
+        Ok(object) => target.swap(object, change.value()).await,
         Err(failure) => Err(failure),
     };
-    match changed {
+    match new_object {
         Ok(object) => Ok(Swap::Done(vec![object.as_ref().map(version)])),
         // The object already exists, was changed, or no longer exists.
         Err(Failure::Conflict(_) | Failure::NotFound) => Ok(Swap::Conflict),
@@ -253,13 +256,13 @@ impl<'c> Target<'c> {
     /// The object to change, as it was read just before, or from a new read. The request to change it contains its
     /// version, so the server rejects the request if the object has changed since.
     async fn as_read(&self, change: &Change, before: &Revision) -> Result<Value, Failure> {
-        let read = change
-            .whole()
-            .and_then(|whole| serde_json::from_slice(whole).ok());
-        match read.and_then(|object| of_version(object, before)) {
-            Some(object) => Ok(object),
-            None => self.expected(before).await,
+        if let Some(whole) = change.whole()
+            && let Ok(object) = serde_json::from_slice(whole)
+            && let Some(object) = of_version(object, before)
+        {
+            return Ok(object);
         }
+        self.expected(before).await
     }
 
     /// Writes an object as it was read. The server gives an object another version only if something in it changes: here
@@ -296,18 +299,19 @@ impl<'c> Target<'c> {
             // Deleted in one step, since nothing in Calico would complete a two-step deletion of these kinds.
             return finish_deletion(client, path, &object).await;
         }
-        let marked = is_marked(&object["spec"]);
-        if !marked {
-            let as_text = matches!(self.key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;
-            object["spec"]["deleted"] = flag(true, as_text);
+        let was_marked = is_marked(&object["spec"]);
+        if !was_marked {
+            let is_text = matches!(self.key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;
+            let is_deleted = true;
+            object["spec"]["deleted"] = flag(is_deleted, is_text);
             if let Key::Block(_) = self.key {
                 // If the second step never happens, the block must not keep its records of the released addresses.
-                empty(&mut object["spec"]);
+                free_addresses(&mut object["spec"]);
             }
             object = match client.write(Method::PUT, path, &object).await {
-                Err(Failure::Conflict(why)) => {
+                Err(Failure::Conflict(reason)) => {
                     finish_started_deletion(client, path, &object).await;
-                    return Err(Failure::Conflict(why));
+                    return Err(Failure::Conflict(reason));
                 }
                 answer => answer?.json().await?,
             };
@@ -317,21 +321,22 @@ impl<'c> Target<'c> {
             match finish_deletion(client, path, &object).await {
                 Ok(()) => return Ok(()),
                 // This change marked the object, and another client has completed the deletion.
-                Err(Failure::NotFound) if !marked => return Ok(()),
-                Err(Failure::Conflict(_)) if !marked => {}
+                Err(Failure::NotFound) if !was_marked => return Ok(()),
+                Err(Failure::Conflict(_)) if !was_marked => {}
                 Err(failure) => return Err(failure),
             }
 
             // Another client has written to the object or reused its name. The deletion is over if the name is reused,
             // or if the object is no longer marked as deleted.
-            let now = match client.value(path).await {
+            let current = match client.value(path).await {
                 Err(Failure::NotFound) => return Ok(()),
-                now => now?,
+                current => current?,
             };
-            if now["metadata"]["uid"] != object["metadata"]["uid"] || !is_marked(&now["spec"]) {
+            let is_reused = current["metadata"]["uid"] != object["metadata"]["uid"];
+            if is_reused || !is_marked(&current["spec"]) {
                 return Ok(());
             }
-            object = now;
+            object = current;
         }
         Err(unfinished_deletion())
     }
@@ -342,7 +347,10 @@ fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");
     }
-    is_version(&version(&object), expected).then_some(object)
+    if !is_version(&version(&object), expected) {
+        return None;
+    }
+    Some(object)
 }
 
 /// Maximum attempts at the second step of a deletion while other clients write to the object.
@@ -372,10 +380,12 @@ pub(crate) async fn finish_deletion(
 /// Completes the deletion of `object` if it has been started, perhaps by an earlier request of this client that was not
 /// answered.
 async fn finish_started_deletion(client: &Arc<KubeClient>, path: &str, object: &Value) {
-    let Ok(now) = client.value(path).await else { return };
-    if now["metadata"]["uid"] == object["metadata"]["uid"] && is_marked(&now["spec"]) {
+    let Ok(current) = client.value(path).await else {
+        return;
+    };
+    if current["metadata"]["uid"] == object["metadata"]["uid"] && is_marked(&current["spec"]) {
         // The caller sees the result at the next read.
-        finish_deletion(client, path, &now).await.ok();
+        finish_deletion(client, path, &current).await.ok();
     }
 }
 
@@ -384,13 +394,19 @@ pub(crate) fn is_marked(spec: &Value) -> bool {
 }
 
 /// Frees all addresses in a block whose deletion is starting. A block that cannot be read stays unchanged.
-fn empty(block: &mut Value) {
-    let (Some(allocations), Some(free)) = (block["allocations"].as_array(), block["unallocated"].as_array())
-    else {
+fn free_addresses(block: &mut Value) {
+    let Some(allocations) = block["allocations"].as_array() else {
         return;
     };
-    let held = (0..allocations.len()).filter(|ordinal| !allocations[*ordinal].is_null());
-    let free: Vec<Value> = free.iter().cloned().chain(held.map(Value::from)).collect();
+    let Some(unallocated) = block["unallocated"].as_array() else {
+        return;
+    };
+    let mut free = unallocated.clone();
+    for (ordinal, allocation) in allocations.iter().enumerate() {
+        if !allocation.is_null() {
+            free.push(ordinal.into());
+        }
+    }
     block["allocations"] = vec![Value::Null; allocations.len()].into();
     block["unallocated"] = free.into();
     block["attributes"] = json!([]);

@@ -25,14 +25,12 @@ pub(crate) fn pool(object: &Value) -> Document {
         metadata.remove("annotations");
     }
 
-    let fields: [(&str, Value); 4] = [
-        ("apiVersion", "projectcalico.org/v3".into()),
-        ("kind", "IPPool".into()),
-        ("metadata", metadata.into()),
-        ("spec", fields_of("spec").into()),
-    ];
-    let named = fields.into_iter().map(|(name, value)| (name.to_owned(), value));
-    Document::from_fields(named.collect())
+    let mut fields = Map::new();
+    fields.insert("apiVersion".into(), "projectcalico.org/v3".into());
+    fields.insert("kind".into(), "IPPool".into());
+    fields.insert("metadata".into(), metadata.into());
+    fields.insert("spec".into(), fields_of("spec").into());
+    Document::from_fields(fields)
 }
 
 /// The configuration in etcd's form, without fields that are false or zero.
@@ -50,10 +48,12 @@ pub(crate) fn ipam_config(object: &Value) -> Document {
 /// The `metadata` of a new object. A pool keeps its labels and annotations.
 pub(super) fn metadata(key: &Key, name: &str, value: &[u8]) -> Value {
     let mut metadata = json!({"name": name});
-    if let (Key::Pool(_), Ok(pool)) = (key, serde_json::from_slice::<Value>(value)) {
-        for kept in ["labels", "annotations"] {
-            if let Some(value) = pool["metadata"].get(kept) {
-                metadata[kept] = value.clone();
+    if let Key::Pool(_) = key
+        && let Ok(pool) = serde_json::from_slice::<Value>(value)
+    {
+        for field in ["labels", "annotations"] {
+            if let Some(value) = pool["metadata"].get(field) {
+                metadata[field] = value.clone();
             }
         }
     }
@@ -62,19 +62,21 @@ pub(super) fn metadata(key: &Key, name: &str, value: &[u8]) -> Value {
 
 /// Replaces an object's annotations with those in a value.
 pub(super) fn annotate_as(object: &mut Value, value: &[u8]) {
-    let annotations = serde_json::from_slice::<Value>(value)
-        .ok()
-        .map(|mut value| value["metadata"]["annotations"].take());
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.remove("annotations");
-        let annotations = annotations.filter(|annotations| !annotations.is_null());
-        metadata.extend(annotations.map(|annotations| ("annotations".to_owned(), annotations)));
+    let Some(metadata) = object["metadata"].as_object_mut() else {
+        return;
+    };
+    metadata.remove("annotations");
+    if let Ok(mut value) = serde_json::from_slice::<Value>(value) {
+        let annotations = value["metadata"]["annotations"].take();
+        if !annotations.is_null() {
+            metadata.insert("annotations".into(), annotations);
+        }
     }
 }
 
-/// A flag in JSON: a string if `as_text`, as in affinities of `crd.projectcalico.org`; otherwise a boolean.
-pub(crate) fn flag(value: bool, as_text: bool) -> Value {
-    if as_text {
+/// A flag in JSON: a string if `is_text`, as in affinities of `crd.projectcalico.org`; otherwise a boolean.
+pub(crate) fn flag(value: bool, is_text: bool) -> Value {
+    if is_text {
         value.to_string().into()
     } else {
         value.into()
@@ -86,13 +88,13 @@ pub(crate) fn flag(value: bool, as_text: bool) -> Value {
 pub(crate) fn spec(key: &Key, value: &[u8], classic: bool) -> Option<Value> {
     let mut value: Value = serde_json::from_slice(value).ok()?;
     match key {
-        Key::Block(_) => block(value.as_object_mut()?),
+        Key::Block(_) => convert_block(value.as_object_mut()?),
         Key::Handle(id) => {
             value
                 .as_object_mut()?
                 .insert("handleID".into(), id.as_str().into());
         }
-        Key::Affinity(key) => affinity(value.as_object_mut()?, key, classic),
+        Key::Affinity(key) => convert_affinity(value.as_object_mut()?, key, classic),
         Key::IpamConfig => {
             let fields = value.as_object_mut()?;
             for (in_etcd, in_spec) in RENAMED_FIELDS {
@@ -108,7 +110,7 @@ pub(crate) fn spec(key: &Key, value: &[u8], classic: bool) -> Option<Value> {
 }
 
 /// Converts the fields of a block to the form that the schema requires.
-fn block(fields: &mut Map<String, Value>) {
+fn convert_block(fields: &mut Map<String, Value>) {
     if let Some(time) = fields.remove("affinity_claim_time") {
         fields.insert("affinityClaimTime".into(), time);
     }
@@ -128,7 +130,8 @@ fn block(fields: &mut Map<String, Value>) {
     fields.entry("strictAffinity").or_insert(Value::Bool(false));
 }
 
-fn affinity(fields: &mut Map<String, Value>, key: &AffinityKey, classic: bool) {
+/// Converts the fields of an affinity to the form in Kubernetes, which also has the parts of its key.
+fn convert_affinity(fields: &mut Map<String, Value>, key: &AffinityKey, classic: bool) {
     let deleted = fields.get("deleted").and_then(Value::as_bool).unwrap_or_default();
     fields.insert("deleted".into(), flag(deleted, classic));
     fields.insert("node".into(), key.node.as_str().into());
@@ -138,14 +141,13 @@ fn affinity(fields: &mut Map<String, Value>, key: &AffinityKey, classic: bool) {
 
 /// The labels with which Calico 3.31 and later finds an affinity.
 pub(crate) fn labels(key: &Key) -> Map<String, Value> {
-    match key {
-        Key::Affinity(key) => key
-            .labels()
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), json!(value)))
-            .collect(),
-        _ => Map::new(),
+    let mut labels = Map::new();
+    if let Key::Affinity(affinity) = key {
+        for (name, value) in affinity.labels() {
+            labels.insert(name.to_owned(), value.into());
+        }
     }
+    labels
 }
 
 #[cfg(test)]

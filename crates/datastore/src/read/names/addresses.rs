@@ -8,7 +8,7 @@ use calipam_assign::{Family, blocks_around};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
-use super::page::few;
+use super::page::select_few;
 use crate::error::Result;
 
 /// Maximum number of blocks to read in order to suggest their addresses.
@@ -17,7 +17,7 @@ const FEW_BLOCKS: usize = 16;
 /// A live cluster's blocks.
 pub(crate) trait Blocks {
     /// The CIDRs of a family's blocks that begin with `begin`, compared as strings; only some if there are many.
-    async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>>;
+    async fn some_blocks(&self, begin: &str, family: Family) -> Result<BTreeSet<String>>;
     /// The distinct prefixes of the blocks' IPv4 addresses, up to the next dot after `begin`.
     async fn networks(&self, begin: &str) -> Result<Vec<String>>;
     /// The allocated addresses in the given blocks.
@@ -27,27 +27,30 @@ pub(crate) trait Blocks {
 /// The addresses that begin with `begin`, or their networks if there are too many.
 pub(crate) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<String>> {
     if begin.contains(':') {
-        return in_blocks(blocks, begin, begin, Family::V6).await;
+        return allocated_in_blocks(blocks, begin, begin, Family::V6).await;
     }
-    let end_of_network = begin.rfind('.').map_or(0, |dot| dot + 1);
-    let network = &begin[..end_of_network];
-    let found = blocks.some(network, Family::V4).await?;
+    let network = match begin.rfind('.') {
+        Some(last_dot) => &begin[..=last_dot],
+        None => "",
+    };
+    let found = blocks.some_blocks(network, Family::V4).await?;
 
     // A network of /24 is the last step, even with many blocks.
     let is_last_step = network.matches('.').count() == 3;
     if found.len() <= FEW_BLOCKS || is_last_step {
-        let mut names = in_blocks(blocks, network, begin, Family::V4).await?;
+        let mut names = allocated_in_blocks(blocks, network, begin, Family::V4).await?;
         if begin.is_empty() {
-            names.extend(in_blocks(blocks, "", "", Family::V6).await?);
+            let any = "";
+            names.extend(allocated_in_blocks(blocks, any, any, Family::V6).await?);
         }
-        return Ok(few(names, begin));
+        return Ok(select_few(names, begin));
     }
 
     let mut networks: BTreeSet<String> = blocks.networks(network).await?.into_iter().collect();
     networks.retain(|network| network.starts_with(begin));
     if begin.is_empty() {
-        for block in blocks.some("", Family::V6).await? {
-            networks.extend(address_of(&block));
+        for block in blocks.some_blocks("", Family::V6).await? {
+            networks.extend(first_address_of(&block));
         }
     }
     Ok(networks)
@@ -56,15 +59,15 @@ pub(crate) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<
 /// The allocated addresses that begin with `begin`. Searches the blocks whose CIDR begins with `network` as text, and
 /// blocks that start earlier but can contain such an address. If there are many IPv6 blocks, returns their first
 /// addresses instead.
-async fn in_blocks(
+async fn allocated_in_blocks(
     blocks: &impl Blocks,
     network: &str,
     begin: &str,
     family: Family,
 ) -> Result<BTreeSet<String>> {
-    let cidrs = blocks.some(network, family).await?;
+    let cidrs = blocks.some_blocks(network, family).await?;
     if family == Family::V6 && cidrs.len() > FEW_BLOCKS {
-        return Ok(cidrs.iter().filter_map(|cidr| address_of(cidr)).collect());
+        return Ok(cidrs.iter().filter_map(|cidr| first_address_of(cidr)).collect());
     }
 
     let mut keys: BTreeSet<Key> = BTreeSet::new();
@@ -73,45 +76,50 @@ async fn in_blocks(
             keys.insert(Key::Block(cidr));
         }
     }
-    if let Some(first) = first_address(begin, network) {
-        keys.extend(blocks_around(first).map(Key::Block));
+    if let Some(first_address) = first_address(begin, network) {
+        keys.extend(blocks_around(first_address).map(Key::Block));
     }
     let mut addresses = blocks.allocated(keys).await?;
     addresses.retain(|address| address.starts_with(begin));
-    Ok(few(addresses, begin))
+    Ok(select_few(addresses, begin))
 }
 
 /// The first address in an IPv4 `network`, or the first IPv6 address that begins with `begin`; `None` if the text is
 /// too short for that.
 fn first_address(begin: &str, network: &str) -> Option<IpAddr> {
-    if begin.contains(':') {
-        let texts = [
-            begin.to_owned(),
-            format!("{begin}0"),
-            format!("{}::", begin.trim_end_matches(':')),
-        ];
-        return texts
-            .iter()
-            .find_map(|text| text.parse::<Ipv6Addr>().ok())
-            .map(IpAddr::V6);
+    if !begin.contains(':') {
+        let address: Ipv4Addr = format!("{network}0").parse().ok()?;
+        return Some(address.into());
     }
-    format!("{network}0").parse::<Ipv4Addr>().ok().map(IpAddr::V4)
+    // `begin` may be a whole address, end with a colon, or end within a group.
+    let completions = [
+        begin.to_owned(),
+        format!("{begin}0"),
+        format!("{}::", begin.trim_end_matches(':')),
+    ];
+    for text in completions {
+        if let Ok(address) = text.parse::<Ipv6Addr>() {
+            return Some(address.into());
+        }
+    }
+    None
 }
 
-fn address_of(block: &str) -> Option<String> {
-    block.split_once('/').map(|(address, _)| address.to_owned())
+/// The first address of a block, as in its CIDR.
+fn first_address_of(cidr: &str) -> Option<String> {
+    let (address, _) = cidr.split_once('/')?;
+    Some(address.to_owned())
 }
 
 /// The allocated addresses in a snapshot.
 pub(crate) fn allocated(snapshot: &Snapshot) -> BTreeSet<String> {
     let mut addresses = BTreeSet::new();
     for stored in &snapshot.blocks {
-        if let Some(block) = stored.value.content.sound() {
-            addresses.extend(
-                block
-                    .allocations()
-                    .map(|allocation| allocation.address.to_string()),
-            );
+        let Some(block) = stored.value.content.sound() else {
+            continue;
+        };
+        for allocation in block.allocations() {
+            addresses.insert(allocation.address.to_string());
         }
     }
     addresses

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 
 use calipam_model::affinity::AffinityType;
 use calipam_model::snapshot::Snapshot;
+use calipam_model::text::TextRef;
 
 /// Maximum names in most answers; a few more may be added to show the common prefix of all names.
-pub(crate) const MOST: usize = 100;
+pub(crate) const MAX_NAMES: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
@@ -56,14 +57,11 @@ pub(crate) fn all(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
         }
         NameKind::Addresses => return addresses::allocated(snapshot),
         NameKind::Pods => {
-            let pods = snapshot.pods.iter().map(|stored| &stored.value);
-            let pods = pods.map(|pod| (pod.namespace(), pod.name()));
-            let endpoints = snapshot.endpoints.iter().map(|stored| &stored.value);
-            let endpoints = endpoints.map(|endpoint| (endpoint.namespace(), endpoint.pod()));
-            for (namespace, pod) in pods.chain(endpoints) {
-                if pod != *"" {
-                    names.insert(format!("{namespace}/{pod}"));
-                }
+            for pod in &snapshot.pods {
+                names.extend(full_pod_name(pod.value.namespace(), pod.value.name()));
+            }
+            for endpoint in &snapshot.endpoints {
+                names.extend(full_pod_name(endpoint.value.namespace(), endpoint.value.pod()));
             }
         }
         NameKind::Services => {
@@ -75,6 +73,14 @@ pub(crate) fn all(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
         }
     }
     names
+}
+
+/// The name `namespace/pod`; `None` for an endpoint without a pod.
+fn full_pod_name(namespace: TextRef<'_>, pod: TextRef<'_>) -> Option<String> {
+    if pod.is_empty() {
+        return None;
+    }
+    Some(format!("{namespace}/{pod}"))
 }
 
 pub(crate) fn handles(snapshot: &Snapshot) -> BTreeSet<String> {

@@ -48,9 +48,9 @@ impl JsonList {
     pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), DecodeError> {
         while !piece.is_empty() {
             let used = match self.position {
-                Position::Envelope => self.envelope(piece)?,
-                Position::Between => self.between(piece)?,
-                Position::Item => self.item(piece, on_item)?,
+                Position::Envelope => self.read_envelope(piece)?,
+                Position::Between => self.skip_between(piece)?,
+                Position::Item => self.read_item(piece, on_item)?,
             };
             piece = &piece[used..];
         }
@@ -83,7 +83,7 @@ impl JsonList {
 
     /// Reads a piece outside of the items, up to the beginning of the items if there is one. Returns the number of
     /// bytes read.
-    fn envelope(&mut self, piece: &[u8]) -> Result<usize, DecodeError> {
+    fn read_envelope(&mut self, piece: &[u8]) -> Result<usize, DecodeError> {
         let mut used = 0;
         while let Some(bracket) = self.next_bracket(&piece[used..]) {
             let end = used + bracket;
@@ -111,19 +111,19 @@ impl JsonList {
     }
 
     /// Skips the bytes between two items, or ends the items. Returns the number of bytes read.
-    fn between(&mut self, piece: &[u8]) -> Result<usize, DecodeError> {
-        for (at, byte) in piece.iter().enumerate() {
+    fn skip_between(&mut self, piece: &[u8]) -> Result<usize, DecodeError> {
+        for (index, byte) in piece.iter().enumerate() {
             match byte {
                 b'{' => {
                     self.position = Position::Item;
                     self.depth = 0;
-                    return Ok(at);
+                    return Ok(index);
                 }
                 b']' => {
                     self.envelope.push(b']');
                     self.position = Position::Envelope;
                     self.depth = 1;
-                    return Ok(at + 1);
+                    return Ok(index + 1);
                 }
                 b',' | b' ' | b'\t' | b'\r' | b'\n' => {}
                 _ => return Err("an item is not an object".into()),
@@ -133,36 +133,38 @@ impl JsonList {
     }
 
     /// Reads a piece of an item, and passes it on when it is complete. Returns the number of bytes read.
-    fn item(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, DecodeError> {
-        let end = self.end_of_item(piece);
-        let used = end.unwrap_or(piece.len());
-        match end {
-            Some(end) if self.item.is_empty() => on_item(&piece[..end]),
-            _ => self.item.extend_from_slice(&piece[..used]),
-        }
-        if end.is_some() {
-            if !self.item.is_empty() {
-                on_item(&self.item);
-                self.item.clear();
+    fn read_item(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, DecodeError> {
+        let Some(end) = self.end_of_item(piece) else {
+            self.item.extend_from_slice(piece);
+            if self.item.len() > MAX_ITEM {
+                return Err("one of its items is longer than any object can be".into());
             }
-            self.position = Position::Between;
-        } else if self.item.len() > MAX_ITEM {
-            return Err("one of its items is longer than any object can be".into());
+            return Ok(piece.len());
+        };
+
+        if self.item.is_empty() {
+            // The whole item is in this piece, so it need not be copied.
+            on_item(&piece[..end]);
+        } else {
+            self.item.extend_from_slice(&piece[..end]);
+            on_item(&self.item);
+            self.item.clear();
         }
-        Ok(used)
+        self.position = Position::Between;
+        Ok(end)
     }
 
     /// The index after the item's last byte, if the piece contains it.
     fn end_of_item(&mut self, piece: &[u8]) -> Option<usize> {
-        let mut at = 0;
-        while let Some(bracket) = self.next_bracket(&piece[at..]) {
-            at += bracket;
-            match piece[at - 1] {
+        let mut end = 0;
+        while let Some(length) = self.next_bracket(&piece[end..]) {
+            end += length;
+            match piece[end - 1] {
                 b'{' | b'[' => self.depth += 1,
                 _ => self.depth -= 1,
             }
             if self.depth == 0 {
-                return Some(at);
+                return Some(end);
             }
         }
         None
@@ -170,12 +172,12 @@ impl JsonList {
 
     /// The index after the next bracket or brace outside of strings.
     fn next_bracket(&mut self, piece: &[u8]) -> Option<usize> {
-        let mut at = 0;
-        while let Some(byte) = piece.get(at) {
+        let mut index = 0;
+        while let Some(byte) = piece.get(index) {
             match self.text {
                 InText::Yes => {
-                    at += memchr::memchr2(b'"', b'\\', &piece[at..])?;
-                    self.text = if piece[at] == b'"' {
+                    index += memchr::memchr2(b'"', b'\\', &piece[index..])?;
+                    self.text = if piece[index] == b'"' {
                         InText::No
                     } else {
                         InText::Escaped
@@ -184,11 +186,11 @@ impl JsonList {
                 InText::Escaped => self.text = InText::Yes,
                 InText::No => match byte {
                     b'"' => self.text = InText::Yes,
-                    b'{' | b'[' | b'}' | b']' => return Some(at + 1),
+                    b'{' | b'[' | b'}' | b']' => return Some(index + 1),
                     _ => {}
                 },
             }
-            at += 1;
+            index += 1;
         }
         None
     }

@@ -16,7 +16,7 @@ const MAX_FIELD: u64 = 64 << 20;
 #[derive(Debug, Default)]
 pub struct ProtobufList {
     /// The beginning of an incomplete field.
-    rest: Vec<u8>,
+    incomplete: Vec<u8>,
     position: Position,
     meta: Option<ListMeta>,
 }
@@ -38,19 +38,20 @@ impl ProtobufList {
     /// Reads a further piece of the message, and passes each complete item on.
     pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), DecodeError> {
         // Only a field that began in an earlier piece is copied; the fields after it are read in place.
-        let mut rest = std::mem::take(&mut self.rest);
-        while !rest.is_empty() && !piece.is_empty() {
-            let (more, others) = piece.split_at(missing(&rest).min(piece.len()));
-            rest.extend_from_slice(more);
-            piece = others;
-            let used = self.take(&rest, on_item)?;
-            rest.drain(..used);
+        let mut incomplete = std::mem::take(&mut self.incomplete);
+        while !incomplete.is_empty() && !piece.is_empty() {
+            let missing_length = missing(&incomplete).min(piece.len());
+            let (continuation, after) = piece.split_at(missing_length);
+            incomplete.extend_from_slice(continuation);
+            piece = after;
+            let used = self.read_fields(&incomplete, on_item)?;
+            incomplete.drain(..used);
         }
-        if rest.is_empty() {
-            let used = self.take(piece, on_item)?;
-            rest.extend_from_slice(&piece[used..]);
+        if incomplete.is_empty() {
+            let used = self.read_fields(piece, on_item)?;
+            incomplete.extend_from_slice(&piece[used..]);
         }
-        self.rest = rest;
+        self.incomplete = incomplete;
         Ok(())
     }
 
@@ -59,14 +60,14 @@ impl ProtobufList {
     }
 
     pub fn finish(self) -> Result<ListMeta, DecodeError> {
-        if self.position != Position::After || !self.rest.is_empty() {
+        if self.position != Position::After || !self.incomplete.is_empty() {
             return Err("it is cut off".into());
         }
         Ok(self.meta.unwrap_or_default())
     }
 
     /// Reads complete fields; returns their number of bytes.
-    fn take(&mut self, bytes: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, DecodeError> {
+    fn read_fields(&mut self, bytes: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, DecodeError> {
         let mut used = 0;
         loop {
             let rest = &bytes[used..];
@@ -89,8 +90,8 @@ impl ProtobufList {
                     let Some((tag, content, size)) = next_field(rest)? else {
                         return Ok(used);
                     };
-                    if let Position::List(left) = position {
-                        let left = left
+                    if let Position::List(length) = position {
+                        let remaining = length
                             .checked_sub(size as u64)
                             .ok_or("an item is larger than its list")?;
                         match tag >> 3 {
@@ -100,7 +101,7 @@ impl ProtobufList {
                             2 => on_item(content),
                             _ => {}
                         }
-                        self.position = Position::List(left);
+                        self.position = Position::List(remaining);
                     }
                     used += size;
                 }
@@ -127,25 +128,29 @@ type Field<'a> = (u64, &'a [u8], usize);
 /// Reads the next field; `None` if more bytes are needed. A field must have a length, as all fields of lists and
 /// envelopes do.
 fn next_field(bytes: &[u8]) -> Result<Option<Field<'_>>, DecodeError> {
-    let Some((tag, len, head)) = varints(bytes) else {
-        return if bytes.len() < 20 {
-            Ok(None)
-        } else {
-            Err("its fields cannot be decoded".into())
-        };
+    let Some((tag, length, head_size)) = varints(bytes) else {
+        // Two varints have at most 20 bytes.
+        if bytes.len() < 20 {
+            return Ok(None);
+        }
+        return Err("its fields cannot be decoded".into());
     };
-    if tag & 7 != 2 || len > MAX_FIELD {
+    if tag & 7 != 2 || length > MAX_FIELD {
         return Err("its fields cannot be decoded".into());
     }
-    let size = head + len as usize;
-    Ok(bytes.get(head..size).map(|content| (tag, content, size)))
+    let size = head_size + length as usize;
+    let content = bytes.get(head_size..size);
+    Ok(content.map(|content| (tag, content, size)))
 }
 
 /// The number of bytes that an incomplete field lacks; 1 if their number is not known yet.
-fn missing(begun: &[u8]) -> usize {
-    let size =
-        varints(begun).map(|(_, len, head)| head.saturating_add(usize::try_from(len).unwrap_or(usize::MAX)));
-    size.unwrap_or_default().saturating_sub(begun.len()).max(1)
+fn missing(incomplete: &[u8]) -> usize {
+    let Some((_, length, head_size)) = varints(incomplete) else {
+        return 1;
+    };
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let size = head_size.saturating_add(length);
+    size.saturating_sub(incomplete.len()).max(1)
 }
 
 /// Reads two varints, tag and length of a field; also returns their size.
