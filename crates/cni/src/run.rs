@@ -46,13 +46,11 @@ pub fn run(
     stdout: &mut dyn Write,
 ) -> u8 {
     // Runtimes pass no arguments; people and the DaemonSet do.
-    if let Some((action @ ("install" | "uninstall"), words)) = arguments
-        .split_first()
-        .map(|(action, words)| (action.as_str(), words))
-    {
-        return install::run(action, words, variables);
+    let first = arguments.first().map(String::as_str);
+    if let Some(action @ ("install" | "uninstall")) = first {
+        return install::run(action, &arguments[1..], variables);
     }
-    match arguments.first().map(|argument| argument.trim_start_matches('-')) {
+    match first.map(|argument| argument.trim_start_matches('-')) {
         None => {}
         Some("v") => {
             writeln!(stdout, "{}", version()).ok();
@@ -78,6 +76,7 @@ pub fn run(
             "the plugin failed unexpectedly; stderr has the details",
         )),
     };
+
     let (text, code) = match result {
         Ok(text) => (text, SUCCESS),
         Err(error) => {
