@@ -98,7 +98,7 @@ const USAGE_TEXT: &str = "  -upgrade\n    \tUpgrade from host-local\n  -v\tDispl
 
 /// Handles one call from a runtime, and returns the text for stdout.
 fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Vec<u8>, CniError> {
-    let Some(command) = environment::command(variables) else {
+    let Some(command_name) = environment::command_name(variables) else {
         // A person runs the plugin.
         let versions = Version::ALL.map(Version::text).join(", ");
         eprintln!(
@@ -107,6 +107,8 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
         );
         return Ok(Vec::new());
     };
+
+    let command = Command::from_name(command_name);
     if command == Some(Command::Version) {
         return Ok(supported_versions());
     }
@@ -114,6 +116,7 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
         Some(command) => Environment::read(command, variables)?,
         None => Environment::default(),
     };
+
     let mut text = Vec::new();
     stdin
         .read_to_end(&mut text)
@@ -121,9 +124,9 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
     let document = Document::read(&text, command)?;
     // An unknown command is reported only after the configuration was read.
     let Some(command) = command else {
-        let unknown = variables.get(environment::COMMAND).cloned().unwrap_or_default();
-        return Err(invalid(format!("unknown CNI_COMMAND: {unknown}")));
+        return Err(invalid(format!("unknown CNI_COMMAND: {command_name}")));
     };
+
     let configuration = document.configuration()?;
     log::start(&configuration.log);
     tracing::debug!(

@@ -253,7 +253,7 @@ mod tests {
         let compared = |pieces: &Vec<Piece>| {
             let parts = pieces.iter().map(|piece| &step.parts[piece.part]);
             parts
-                .flat_map(|part| keys(part, &part.edits))
+                .flat_map(|part| compared_keys(part, &part.edits))
                 .collect::<HashSet<Key>>()
                 .len()
         };
