@@ -187,12 +187,12 @@ impl<S: Store> Allocator<S> {
             return self.block(cidr).await;
         }
         let blocks = self.blocks_around(address).await?;
-        let allocating = |block: &&Versioned<Block>| block.value.allocation_of(address).is_some();
-        let at_cidr = |block: &&Versioned<Block>| block.value.cidr() == cidr;
+        let is_allocated_in = |block: &&Versioned<Block>| block.value.allocation_of(address).is_some();
+        let is_at_cidr = |block: &&Versioned<Block>| block.value.cidr() == cidr;
         let chosen = blocks
             .iter()
-            .find(allocating)
-            .or_else(|| blocks.iter().find(at_cidr))
+            .find(is_allocated_in)
+            .or_else(|| blocks.iter().find(is_at_cidr))
             .or(blocks.first());
         Ok(chosen.cloned())
     }
@@ -218,11 +218,14 @@ impl<S: Store> Allocator<S> {
     /// True if the request has a limit and its handle already has the address.
     fn handle_has_address(&self, block: &Block, request: &AssignIp, config: &IpamConfig) -> bool {
         let block = block.without_cooled(self.now(), config.cooldown());
-        let holder = block
-            .allocation_of(request.address)
-            .and_then(|held| held.attribute.to_attribute().handle);
-        let holder = holder.as_deref().map(calipam_model::handle::clean_id);
-        request.max_per_handle > 0 && holder.is_some() && holder == request.handle.as_deref()
+        let Some(allocation) = block.allocation_of(request.address) else {
+            return false;
+        };
+        let attribute = allocation.attribute.to_attribute();
+        let (Some(recorded), Some(requested)) = (&attribute.handle, &request.handle) else {
+            return false;
+        };
+        request.max_per_handle > 0 && calipam_model::handle::clean_id(recorded) == requested.as_str()
     }
 
     /// True if a handle at its limit already has the requested address.

@@ -272,10 +272,9 @@ impl<S: Store> Allocator<S> {
 }
 
 pub(crate) fn block_of(entry: &Entry) -> Option<IpNet> {
-    if let Key::Block(cidr) = entry.record.key() {
-        Some(cidr)
-    } else {
-        None
+    match entry.record.key() {
+        Key::Block(cidr) => Some(cidr),
+        _ => None,
     }
 }
 

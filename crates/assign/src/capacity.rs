@@ -16,10 +16,12 @@ pub(crate) enum ClaimDecision {
 impl ClaimDecision {
     /// Makes the decision for nodes that may still claim `claimable` blocks. Like Calico, checks the block limit first.
     pub(crate) fn of(config: &IpamConfig, claimable: u128) -> Self {
-        match (claimable, config.auto_allocate_blocks) {
-            (0, _) => Self::BlockLimit,
-            (_, false) => Self::NoAutoAllocation,
-            (_, true) => Self::Claim,
+        if claimable == 0 {
+            Self::BlockLimit
+        } else if !config.auto_allocate_blocks {
+            Self::NoAutoAllocation
+        } else {
+            Self::Claim
         }
     }
 }

@@ -17,10 +17,13 @@ pub(crate) struct BlockKeys {
 
 impl BlockKeys {
     pub(crate) fn new(found: Vec<Entry>) -> Self {
-        let block = |entry: Entry| Some((block_of(&entry)?, entry.revision));
-        Self {
-            revisions: found.into_iter().filter_map(block).collect(),
+        let mut revisions = HashMap::default();
+        for entry in found {
+            if let Some(cidr) = block_of(&entry) {
+                revisions.insert(cidr, entry.revision);
+            }
         }
+        Self { revisions }
     }
 
     pub(crate) fn contains(&self, cidr: IpNet) -> bool {

@@ -13,7 +13,6 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
 use calipam_model::block::{Block, BlockContent, BlockOwner};
 use calipam_model::cidr_set::around;
-use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::parallel::lock;
@@ -87,7 +86,8 @@ impl<'s> IndexedSnapshot<'s> {
     }
 
     pub(crate) fn node(&self, name: &str) -> Option<&'s Versioned<Node>> {
-        self.nodes.get(name).map(|at| &self.snapshot.nodes[*at])
+        let position = self.nodes.get(name)?;
+        Some(&self.snapshot.nodes[*position])
     }
 
     pub(crate) fn block(&self, cidr: IpNet) -> Option<&'s Versioned<StoredBlock>> {
@@ -101,8 +101,9 @@ impl<'s> IndexedSnapshot<'s> {
 
     /// Returns a stored block; `Some(None)` if it cannot be decoded.
     fn stored(&self, cidr: IpNet) -> Option<Option<&'s Versioned<StoredBlock>>> {
-        let at = self.blocks.binary_search_by_key(&cidr, |(cidr, _)| *cidr).ok()?;
-        Some(self.blocks[at].1)
+        let position = self.blocks.binary_search_by_key(&cidr, |(cidr, _)| *cidr).ok()?;
+        let (_, block) = self.blocks[position];
+        Some(block)
     }
 
     /// The CIDRs of the blocks that belong to an owner.
@@ -113,9 +114,12 @@ impl<'s> IndexedSnapshot<'s> {
 
     /// True if the cluster's Calico lists affinities by their labels.
     pub(crate) fn lists_by_label(&self) -> bool {
-        let is_by_label = ClusterInformation::finds_affinities_by_labels;
-        self.snapshot.datastore == DatastoreKind::Kubernetes
-            && self.snapshot.cluster.as_ref().is_some_and(is_by_label)
+        match &self.snapshot.cluster {
+            Some(cluster) if self.snapshot.datastore == DatastoreKind::Kubernetes => {
+                cluster.finds_affinities_by_labels()
+            }
+            _ => false,
+        }
     }
 
     /// The CIDR of the smallest block that contains an address.
@@ -124,10 +128,10 @@ impl<'s> IndexedSnapshot<'s> {
         if self.stored(single).is_some() {
             return Some(single);
         }
-        let mut larger = around(&self.blocks, single, |(cidr, _)| *cidr);
-        larger
-            .find(|range| !range.is_empty())
-            .map(|range| self.blocks[range.start].0)
+        let mut larger_blocks = around(&self.blocks, single, |(cidr, _)| *cidr);
+        let smallest = larger_blocks.find(|range| !range.is_empty())?;
+        let (cidr, _) = self.blocks[smallest.start];
+        Some(cidr)
     }
 
     /// The affinities of a holder, including those that are marked deleted.
@@ -197,7 +201,7 @@ impl Writes {
     }
 
     /// The written objects that a query asks for, without deleted ones.
-    fn of(&self, query: &Query) -> impl Iterator<Item = Entry> {
+    fn written(&self, query: &Query) -> impl Iterator<Item = Entry> {
         let asked_for = self.current.iter().filter(|(key, _)| query.asks_for(key));
         asked_for.filter_map(|(_, entry)| entry.clone())
     }
@@ -215,11 +219,11 @@ pub struct Write {
 
 impl<'s> SnapshotStore<'s> {
     pub fn new(snapshot: &'s Snapshot) -> Self {
-        Self::of(Arc::new(IndexedSnapshot::new(snapshot)))
+        Self::with_index(Arc::new(IndexedSnapshot::new(snapshot)))
     }
 
     /// Creates a store without writes on an indexed snapshot.
-    pub(crate) fn of(indexed: Arc<IndexedSnapshot<'s>>) -> Self {
+    pub(crate) fn with_index(indexed: Arc<IndexedSnapshot<'s>>) -> Self {
         Self {
             avoided: Vec::new(),
             lists_by_label: false,
@@ -368,9 +372,9 @@ impl<'s> SnapshotStore<'s> {
     fn affinities(&self, query: &Query, stored: impl Iterator<Item = &'s Versioned<Affinity>>) -> Vec<Entry> {
         let writes = lock(&self.writes);
         let is_wanted = |affinity: &&Versioned<Affinity>| {
-            let is_hidden = self.lists_by_label && !affinity.wrong_labels().is_empty();
-            let is_gone = self.ends_deletions && affinity.value.deleted;
-            if is_hidden || is_gone {
+            let is_unlabeled = self.lists_by_label && !affinity.wrong_labels().is_empty();
+            let is_deleted = self.ends_deletions && affinity.value.deleted;
+            if is_unlabeled || is_deleted {
                 return false;
             }
             let key = Key::Affinity(affinity.value.key.clone());
@@ -379,7 +383,7 @@ impl<'s> SnapshotStore<'s> {
         stored
             .filter(is_wanted)
             .map(entry(Record::Affinity))
-            .chain(writes.of(query))
+            .chain(writes.written(query))
             .collect()
     }
 
@@ -398,7 +402,7 @@ impl<'s> SnapshotStore<'s> {
                 entries.push(undecodable(key, "it cannot be decoded".into()));
             }
         }
-        entries.extend(writes.of(query));
+        entries.extend(writes.written(query));
         entries
     }
 
@@ -458,7 +462,7 @@ impl<'s> SnapshotStore<'s> {
                 });
             }
         }
-        for written in writes.of(query) {
+        for written in writes.written(query) {
             entries.push(block_key(&written));
         }
         entries

@@ -42,11 +42,19 @@ pub struct AutoAssign {
 }
 
 impl AutoAssign {
-    /// The number of addresses requested in a family, and the requested pools.
-    pub(crate) fn of(&self, family: Family) -> (u32, &[IpNet]) {
+    /// The number of addresses requested in a family.
+    pub(crate) fn count(&self, family: Family) -> u32 {
         match family {
-            Family::V4 => (self.v4, &self.pools_v4),
-            Family::V6 => (self.v6, &self.pools_v6),
+            Family::V4 => self.v4,
+            Family::V6 => self.v6,
+        }
+    }
+
+    /// The requested pools of a family.
+    pub(crate) fn pools(&self, family: Family) -> &[IpNet] {
+        match family {
+            Family::V4 => &self.pools_v4,
+            Family::V6 => &self.pools_v6,
         }
     }
 }

@@ -145,7 +145,10 @@ pub struct Swap {
 impl Swap {
     /// The record after this write; `None` if the write deletes it.
     pub fn after(&self) -> Option<&Record> {
-        (!self.deletes).then_some(&self.record)
+        if self.deletes {
+            return None;
+        }
+        Some(&self.record)
     }
 
     /// Fails unless `found`, the current revision under the key, is the one that was read.

@@ -105,10 +105,10 @@ impl Call {
         let store = self.allocator.get().map(Allocator::store);
         let blocks = store.map(AllocatorStore::changed_blocks).unwrap_or_default();
         let Identity { node, pod, .. } = &self.identity;
-        let pod = pod
-            .as_ref()
-            .map(|(namespace, name)| format!("{namespace}/{name}"))
-            .unwrap_or_default();
+        let pod = match pod {
+            Some((namespace, name)) => format!("{namespace}/{name}"),
+            None => String::new(),
+        };
         tracing::info!(
             container = self.environment.container,
             pod,
@@ -128,13 +128,9 @@ impl Call {
         allocator: &CallAllocator,
     ) -> calipam_datastore::Result<Arc<KubeClient>> {
         let settings = self.configuration.datastore.lookups(&self.settings);
-        let shared = allocator
-            .store()
-            .kubernetes()
-            .filter(|_| settings == self.settings.kubernetes);
-        match shared {
-            Some(client) => Ok(client),
-            None => KubeClient::connect_without_discovery(&settings).await,
+        match allocator.store().kubernetes() {
+            Some(client) if settings == self.settings.kubernetes => Ok(client),
+            _ => KubeClient::connect_without_discovery(&settings).await,
         }
     }
 

@@ -33,17 +33,17 @@ impl Identity {
         arguments: &Arguments,
     ) -> Result<Self, CniError> {
         let node = node_name(&configuration.node);
-        let (namespace, workload) = match &arguments.pod {
-            Some((namespace, name)) => (namespace.clone(), ("pod", name)),
-            None => {
-                let namespace = arguments.test_namespace.clone();
-                let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
-                (namespace, ("containerID", &environment.container))
-            }
-        };
         check_segment("node", &node)?;
-        check_segment(workload.0, workload.1)?;
+        match &arguments.pod {
+            Some((_, name)) => check_segment("pod", name)?,
+            None => check_segment("containerID", &environment.container)?,
+        }
         check_segment("endpoint", &environment.interface)?;
+
+        let namespace = match (&arguments.pod, &arguments.test_namespace) {
+            (Some((namespace, _)), _) | (None, Some(namespace)) => namespace.clone(),
+            (None, None) => DEFAULT_NAMESPACE.to_owned(),
+        };
         Ok(Self {
             node,
             container: environment.container.clone(),
@@ -92,10 +92,10 @@ pub(crate) fn node_name(sources: &NodeName) -> String {
     if !sources.stated.is_empty() {
         return sources.stated.clone();
     }
-    let in_file = regular::read(&sources.file).unwrap_or_default();
-    let in_file = String::from_utf8_lossy(&in_file).trim().to_owned();
-    if !in_file.is_empty() {
-        return in_file;
+    let content = regular::read(&sources.file).unwrap_or_default();
+    let name_in_file = String::from_utf8_lossy(&content).trim().to_owned();
+    if !name_in_file.is_empty() {
+        return name_in_file;
     }
     if !sources.host.is_empty() {
         return sources.host.clone();

@@ -50,19 +50,22 @@ impl FileNotes {
         self.lock.with_file_name("calipam_known_state")
     }
 
-    /// Reads a file, and parses its content. `None` if there is no file, or it cannot be used.
-    fn read<T>(&self, path: &Path, parse: fn(&str, &str) -> Option<T>) -> Option<T> {
-        match read(path) {
-            Ok(text) => parse(&text?, &self.datastore),
+    /// Reads a file, and parses its text as a note about this datastore. `None` if there is no file, or it cannot be
+    /// used.
+    fn read<T>(&self, path: &Path, parse: fn(text: &str, datastore: &str) -> Option<T>) -> Option<T> {
+        let text = match read_recent(path) {
+            Ok(text) => text?,
+            // No call has written it yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                if error.kind() != io::ErrorKind::NotFound {
-                    tracing::warn!("ignoring {}: {error}", path.display());
-                }
-                None
+                tracing::warn!("ignoring {}: {error}", path.display());
+                return None;
             }
-        }
+        };
+        parse(&text, &self.datastore)
     }
 
+    /// Writes a note about this datastore. A failure is only logged: the next call reads more.
     fn write<T: Serialize>(&self, path: &Path, format: &str, note: &T) {
         let written = print(format, &self.datastore, note).and_then(|text| replace(path, &text));
         if let Err(error) = written {
@@ -106,10 +109,11 @@ impl Notes for FileNotes {
 ///
 /// # Errors
 /// For example, if another user owns the file or can write it.
-fn read(path: &Path) -> io::Result<Option<String>> {
+fn read_recent(path: &Path) -> io::Result<Option<String>> {
     let file = regular::open_own(path, OpenOptions::new().read(true))?;
     let metadata = file.metadata()?;
-    if !metadata.modified()?.elapsed().is_ok_and(|age| age <= MAX_AGE) || metadata.len() > MAX_SIZE {
+    let is_recent = metadata.modified()?.elapsed().is_ok_and(|age| age <= MAX_AGE);
+    if !is_recent || metadata.len() > MAX_SIZE {
         return Ok(None);
     }
     let mut text = String::new();
@@ -119,19 +123,19 @@ fn read(path: &Path) -> io::Result<Option<String>> {
 
 /// Writes a file, replacing any existing one. Does not follow links or wait for pipes.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let new = path.with_extension("new");
+    let new_path = path.with_extension("new");
     // A killed call can have left this file.
-    fs::remove_file(&new).ok();
+    fs::remove_file(&new_path).ok();
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(&new)?;
+        .open(&new_path)?;
     let written = file
         .write_all(text.as_bytes())
-        .and_then(|()| fs::rename(&new, path));
+        .and_then(|()| fs::rename(&new_path, path));
     if written.is_err() {
-        fs::remove_file(&new).ok();
+        fs::remove_file(&new_path).ok();
     }
     written
 }
@@ -146,11 +150,12 @@ fn print<T: Serialize>(format: &str, datastore: &str, note: &T) -> io::Result<St
     Ok(serde_json::to_string(&(format, datastore, note))? + "\n")
 }
 
-/// Parses the content of a file; `None` if it is damaged or for another datastore.
+/// Parses the content of a file with full blocks; `None` if it is damaged or for another datastore.
 fn parse_full_blocks(text: &str, datastore: &str) -> Option<FullBlocks> {
-    let (line, released) = text.split_once('\n')?;
-    let mut full: FullBlocks = parse_line(line, FULL_BLOCKS, datastore)?;
-    if !released.is_empty() {
+    let (first_line, later_lines) = text.split_once('\n')?;
+    let mut full: FullBlocks = parse_line(first_line, FULL_BLOCKS, datastore)?;
+    // Each later line notes that addresses were released, so that a search can find one again.
+    if !later_lines.is_empty() {
         full.exhausted_at = None;
     }
     Some(full)
@@ -161,14 +166,19 @@ fn parse_known_state(text: &str, datastore: &str) -> Option<KnownState> {
     let line = text.strip_suffix('\n')?;
     let state: KnownState = parse_line(line, KNOWN_STATE, datastore)?;
     // Other versions have a meaning of their own: `0` stands for any state.
-    let is_number = state.version.parse::<u64>().is_ok_and(|version| version > 0);
-    is_number.then_some(state)
+    match state.version.parse::<u64>() {
+        Ok(version) if version > 0 => Some(state),
+        _ => None,
+    }
 }
 
 /// Parses a line of JSON; `None` if it has another format or is for another datastore.
 fn parse_line<T: DeserializeOwned>(line: &str, format: &str, datastore: &str) -> Option<T> {
     let (found_format, found_datastore, note): (String, String, T) = serde_json::from_str(line).ok()?;
-    (found_format == format && found_datastore == datastore).then_some(note)
+    if found_format != format || found_datastore != datastore {
+        return None;
+    }
+    Some(note)
 }
 
 #[cfg(test)]

@@ -21,16 +21,22 @@ pub(crate) async fn resolve(
     } else {
         within(POOLS, names(allocator)).await??
     };
-    let resolve = |entries: &[String], family| -> Result<Vec<IpNet>, CniError> {
-        entries
-            .iter()
-            .map(|entry| cidr_of_entry(entry, &known, family))
-            .collect()
-    };
-    Ok((
-        resolve(&ipam.ipv4_pools, Family::V4)?,
-        resolve(&ipam.ipv6_pools, Family::V6)?,
-    ))
+    let v4 = cidrs_of_entries(&ipam.ipv4_pools, &known, Family::V4)?;
+    let v6 = cidrs_of_entries(&ipam.ipv6_pools, &known, Family::V6)?;
+    Ok((v4, v6))
+}
+
+/// Finds the pools that the entries of the configuration for a family name.
+fn cidrs_of_entries(
+    entries: &[String],
+    known: &BTreeMap<String, IpNet>,
+    family: Family,
+) -> Result<Vec<IpNet>, CniError> {
+    let mut cidrs = Vec::new();
+    for entry in entries {
+        cidrs.push(cidr_of_entry(entry, known, family)?);
+    }
+    Ok(cidrs)
 }
 
 /// The CIDRs of all pools by name. Includes disabled pools, which are refused later.

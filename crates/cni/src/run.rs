@@ -46,13 +46,11 @@ pub fn run(
     stdout: &mut dyn Write,
 ) -> u8 {
     // Runtimes pass no arguments; people and the DaemonSet do.
-    if let Some((action @ ("install" | "uninstall"), words)) = arguments
-        .split_first()
-        .map(|(action, words)| (action.as_str(), words))
-    {
-        return install::run(action, words, variables);
+    let first = arguments.first().map(String::as_str);
+    if let Some(action @ ("install" | "uninstall")) = first {
+        return install::run(action, &arguments[1..], variables);
     }
-    match arguments.first().map(|argument| argument.trim_start_matches('-')) {
+    match first.map(|argument| argument.trim_start_matches('-')) {
         None => {}
         Some("v") => {
             writeln!(stdout, "{}", version()).ok();
@@ -78,6 +76,7 @@ pub fn run(
             "the plugin failed unexpectedly; stderr has the details",
         )),
     };
+
     let (text, code) = match result {
         Ok(text) => (text, SUCCESS),
         Err(error) => {
@@ -99,7 +98,7 @@ const USAGE_TEXT: &str = "  -upgrade\n    \tUpgrade from host-local\n  -v\tDispl
 
 /// Handles one call from a runtime, and returns the text for stdout.
 fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Vec<u8>, CniError> {
-    let Some(command) = environment::command(variables) else {
+    let Some(command_name) = environment::command_name(variables) else {
         // A person runs the plugin.
         let versions = Version::ALL.map(Version::text).join(", ");
         eprintln!(
@@ -108,6 +107,8 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
         );
         return Ok(Vec::new());
     };
+
+    let command = Command::from_name(command_name);
     if command == Some(Command::Version) {
         return Ok(supported_versions());
     }
@@ -115,6 +116,7 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
         Some(command) => Environment::read(command, variables)?,
         None => Environment::default(),
     };
+
     let mut text = Vec::new();
     stdin
         .read_to_end(&mut text)
@@ -122,9 +124,9 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
     let document = Document::read(&text, command)?;
     // An unknown command is reported only after the configuration was read.
     let Some(command) = command else {
-        let unknown = variables.get(environment::COMMAND).cloned().unwrap_or_default();
-        return Err(invalid(format!("unknown CNI_COMMAND: {unknown}")));
+        return Err(invalid(format!("unknown CNI_COMMAND: {command_name}")));
     };
+
     let configuration = document.configuration()?;
     log::start(&configuration.log);
     tracing::debug!(

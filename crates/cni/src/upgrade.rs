@@ -72,15 +72,21 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
     };
     let mut variables = variables.clone();
     variables.insert("CALICO_DATASTORE_TYPE".into(), "kubernetes".into());
-    let settings = Settings::from_environment(&variables, &LocalFiles);
-    let settings = settings.map_err(|error| format!("the settings cannot be used: {error}"));
-    let (settings, runtime) = match settings.and_then(|settings| Ok((settings, runtime()?))) {
-        Ok(both) => both,
+    let settings = match Settings::from_environment(&variables, &LocalFiles) {
+        Ok(settings) => settings,
+        Err(error) => {
+            tracing::error!("the settings cannot be used: {error}");
+            return 1;
+        }
+    };
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
         Err(reason) => {
             tracing::error!("{reason}");
             return 1;
         }
     };
+
     runtime.block_on(async {
         // An attempt can lock the datastore for seconds, so the pauses grow while attempts fail.
         let mut pause = Duration::from_secs(1);
@@ -325,12 +331,11 @@ async fn set_ready(client: &KubeClient, ready: bool) -> Result<()> {
 
 /// The files in a folder, sorted by name.
 fn list(folder: &Path) -> Result<Vec<PathBuf>> {
-    let read = || -> io::Result<Vec<PathBuf>> {
-        fs::read_dir(folder)?
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect()
-    };
-    let mut files = read().map_err(failed(folder))?;
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed(folder))? {
+        let entry = entry.map_err(failed(folder))?;
+        files.push(entry.path());
+    }
     files.sort();
     Ok(files)
 }

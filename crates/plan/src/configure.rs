@@ -41,35 +41,40 @@ pub fn plan(
     if settings.is_empty() {
         return Err(Refused::new(NO_SETTING));
     }
-    settings.iter().try_for_each(in_range)?;
+    check_ranges(settings)?;
 
-    let decode = |document: &Document| document.ipam_config().map_err(|reason| undecodable(&reason));
-    let before = stored.map_or(Ok(IpamConfig::default()), |(_, document)| decode(document))?;
-    let mut document = stored.map_or_else(|| defaults(snapshot.datastore), |(_, document)| document.clone());
+    let before = match stored {
+        Some((_, document)) => decode(document)?,
+        None => IpamConfig::default(),
+    };
+    let mut document = match stored {
+        Some((_, document)) => document.clone(),
+        None => defaults(snapshot.datastore),
+    };
     document.set(settings);
     let after = decode(&document)?;
     accept(&before, &after)?;
 
-    let changed: Vec<&IpamSetting> = settings
-        .iter()
-        .filter(|setting| !setting.is_set(&before))
-        .collect();
-    let mut actions = Vec::new();
-    if !changed.is_empty() {
-        let after = Box::new(Object::IpamConfig(document));
-        let edit = match stored {
-            Some((version, _)) => Edit::Replace(Key::IpamConfig, version.clone(), after),
-            None => Edit::Create(Key::IpamConfig, after),
-        };
-        let change = |setting: &IpamSetting| {
+    let mut changes = Vec::new();
+    for setting in settings {
+        if !setting.is_set(&before) {
             let subject = Subject::Configuration(setting.name().into());
-            Change::new(Verb::Configure, subject, format!("set to {setting}"), &[])
+            let detail = format!("set to {setting}");
+            changes.push(Change::new(Verb::Configure, subject, detail, &[]));
+        }
+    }
+    let mut actions = Vec::new();
+    if !changes.is_empty() {
+        let object = Box::new(Object::IpamConfig(document));
+        let edit = match stored {
+            Some((version, _)) => Edit::Replace(Key::IpamConfig, version.clone(), object),
+            None => Edit::Create(Key::IpamConfig, object),
         };
-        let changes = changed.into_iter().map(change).collect();
         actions.push(Action::new("configuration of the allocator", vec![edit], changes));
     }
 
-    let mut warnings: Vec<Hint> = other_resource(&snapshot, settings).into_iter().collect();
+    let mut warnings: Vec<Hint> = Vec::new();
+    warnings.extend(other_resource(&snapshot, settings));
     let plan = Plan::new(PlanKind::Configure, &snapshot, actions);
     if before != after && snapshot.has_read(Source::Blocks) {
         warnings.extend(consequences(snapshot, after).into_iter().map(Hint::from));
@@ -77,12 +82,17 @@ pub fn plan(
     Ok(Plan { warnings, ..plan })
 }
 
+/// Decodes a configuration, or refuses it.
+fn decode(document: &Document) -> Result<IpamConfig> {
+    document.ipam_config().map_err(|reason| undecodable(&reason))
+}
+
 /// Returns a configuration with other settings.
 ///
 /// # Errors
 /// If Calico refuses them.
 pub(crate) fn configured(before: IpamConfig, settings: &[IpamSetting]) -> Result<IpamConfig> {
-    settings.iter().try_for_each(in_range)?;
+    check_ranges(settings)?;
     let after = before.with(settings);
     accept(&before, &after)?;
     Ok(after)
@@ -124,14 +134,18 @@ fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<String> {
         Code::BorrowedUnderStrictAffinity,
         Code::NodeWithoutAddresses,
     ];
-    let now = findings_of(&codes, &snapshot);
+    let findings_before = findings_of(&codes, &snapshot);
     snapshot.ipam_config = Some(after);
-    let then = findings_of(&codes, &snapshot);
+    let findings_after = findings_of(&codes, &snapshot);
 
     let mut consequences = Vec::new();
     for code in codes {
-        let new = then.difference(&now).filter(|(found, _)| *found == code);
-        let subjects: Vec<Subject> = new.map(|(_, subject)| subject.clone()).collect();
+        let mut subjects: Vec<Subject> = Vec::new();
+        for (found, subject) in findings_after.difference(&findings_before) {
+            if *found == code {
+                subjects.push(subject.clone());
+            }
+        }
         if !subjects.is_empty() {
             consequences.push(consequence_of(code, &subjects));
         }
@@ -148,8 +162,9 @@ fn findings_of(codes: &[Code], snapshot: &Snapshot) -> BTreeSet<(Code, Subject)>
             continue;
         }
         if finding.code == Code::NodeWithoutAddresses {
-            let nodes = finding.nodes.into_iter().map(Subject::Node);
-            subjects.extend(nodes.map(|node| (finding.code, node)));
+            for node in finding.nodes {
+                subjects.insert((finding.code, Subject::Node(node)));
+            }
         } else {
             subjects.insert((finding.code, finding.subject));
         }
@@ -209,20 +224,20 @@ fn other_resource(snapshot: &Snapshot, settings: &[IpamSetting]) -> Option<Hint>
     Some(Hint::new(text, [command]))
 }
 
-/// Refuses a number that is negative or larger than Calico accepts for the setting.
-fn in_range(setting: &IpamSetting) -> Result<()> {
-    let (number, most) = match setting {
-        IpamSetting::MaxBlocksPerHost(number) => (*number, MOST_BLOCKS),
-        IpamSetting::Cooldown(seconds) => (*seconds, LONGEST_COOLDOWN),
-        _ => return Ok(()),
-    };
-    if (0..=most).contains(&number) {
-        return Ok(());
+/// Refuses numbers that are negative or larger than Calico accepts for the settings.
+fn check_ranges(settings: &[IpamSetting]) -> Result<()> {
+    for setting in settings {
+        let (number, most) = match setting {
+            IpamSetting::MaxBlocksPerHost(number) => (*number, MOST_BLOCKS),
+            IpamSetting::Cooldown(seconds) => (*seconds, LONGEST_COOLDOWN),
+            _ => continue,
+        };
+        if !(0..=most).contains(&number) {
+            let message = format!("{} takes 0 to {most}, not {setting}", setting.name());
+            return Err(Refused::new(message));
+        }
     }
-    Err(Refused::new(format!(
-        "{} takes 0 to {most}, not {setting}",
-        setting.name()
-    )))
+    Ok(())
 }
 
 /// Returns the values that Calico assumes while no configuration is stored, and that it writes with the first setting.

@@ -24,17 +24,10 @@ pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
     if snapshot.datastore == DatastoreKind::Kubernetes || !snapshot.has_read(Source::Pods) {
         return None;
     }
-    let nodes: HashSet<&str> = snapshot
-        .nodes
-        .iter()
-        .map(|stored| {
-            stored
-                .value
-                .kubernetes_name
-                .as_deref()
-                .unwrap_or(&stored.value.name)
-        })
-        .collect();
+    let mut nodes: HashSet<&str> = HashSet::new();
+    for node in snapshot.nodes.iter().map(|stored| &stored.value) {
+        nodes.insert(node.kubernetes_name.as_deref().unwrap_or(&node.name));
+    }
     let is_in_pool = |address: IpAddr| {
         let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
         pools.any(|pool| pool.cidr.contains(&address))
@@ -48,7 +41,9 @@ pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
         }
         let name = [pod.namespace(), pod.name()].map(|text| text.to_string());
         for address in pod.addresses() {
-            in_pools += usize::from(is_in_pool(address));
+            if is_in_pool(address) {
+                in_pools += 1;
+            }
             owners.insert(address, name.clone());
         }
     }
@@ -64,6 +59,8 @@ pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
             }
         }
     }
+
+    // So is one record of a pod with its address.
     let mut has_records = false;
     let contents = snapshot.blocks.iter().map(|stored| &stored.value.content);
     for block in contents.filter_map(|content| content.usable()) {

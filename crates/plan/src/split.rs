@@ -115,9 +115,14 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
     ));
     actions.push(Action::new(reason, edits, changes));
 
-    let parts = "is disabled, and so are its parts; calicoctl would enable them";
-    let warning = pool.disabled.then(|| format!("the pool {} {parts}", pool.name));
-    let warnings = warning.into_iter().map(Hint::from).collect();
+    let mut warnings: Vec<Hint> = Vec::new();
+    if pool.disabled {
+        let warning = format!(
+            "the pool {} is disabled, and so are its parts; calicoctl would enable them",
+            pool.name
+        );
+        warnings.push(warning.into());
+    }
     Ok(Plan {
         warnings,
         ..Plan::new(PlanKind::Split, snapshot, actions)
@@ -145,25 +150,24 @@ fn parts_of(pool: &Pool, parts: u32) -> Result<Vec<IpNet>, SplitRefusal> {
             .hint(fewer)
             .into());
     }
-    let length = u32::from(cidr.prefix_len()) + parts.ilog2();
-    let length = u8::try_from(length)
-        .ok()
-        .filter(|length| *length <= cidr.max_prefix_len());
-    let Some(subnets) = length.and_then(|length| cidr.subnets(length).ok()) else {
+    let prefix_len = u32::from(cidr.prefix_len()) + parts.ilog2();
+    let prefix_len = u8::try_from(prefix_len).ok();
+    let Some(subnets) = prefix_len.and_then(|prefix_len| cidr.subnets(prefix_len).ok()) else {
         let why = format!("the CIDR {cidr} is not large enough to be split into {parts} parts");
         return Err(Refused::new(failed(why)).hint(fewer).into());
     };
 
     let cidrs: Vec<IpNet> = subnets.collect();
-    match cidrs.first() {
-        Some(part) if part.prefix_len() > pool.block_size => Err(Refused::new(format!(
+    if let Some(part) = cidrs.first()
+        && part.prefix_len() > pool.block_size
+    {
+        let message = format!(
             "a part such as {part} would be smaller than the pool's blocks, which are /{}",
             pool.block_size
-        ))
-        .hint(fewer)
-        .into()),
-        _ => Ok(cidrs),
+        );
+        return Err(Refused::new(message).hint(fewer).into());
     }
+    Ok(cidrs)
 }
 
 /// Refuses blocks that span several parts, and would be in no pool. A pool whose block size was changed can have some.

@@ -27,6 +27,9 @@ const PAUSES: [Duration; 5] = [PAUSE; 5];
 
 const FIELD: &str = "datastoreReady";
 
+/// Removes the name that a run has written into its lock.
+const NO_NAME: Option<&str> = None;
+
 /// Returns the name that a run writes into its lock, such as "`release --leaked` of 2026-05-01T10:00:00Z". It is unique
 /// unless two runs of the same command begin at the same moment.
 pub(crate) fn name_of(header: &Header) -> String {
@@ -170,25 +173,30 @@ pub(crate) async fn restore(writer: &Writer, held: &HeldLock, interrupt: &Interr
 /// Sets the field back. If ClusterInformation has not changed since the lock was taken, restores the earlier object.
 /// Otherwise changes only the field, and only if it is still false: the datastore may have been unlocked on purpose.
 async fn put_back(writer: &Writer, held: &HeldLock) -> Result<()> {
-    let value = |now: Option<&Information>| match now.filter(|now| now.ready == Some(false)) {
-        None => Ok(None),
-        Some(now) if held.revision == now.stored.revision => Ok(Some(held.original.raw.clone())),
-        Some(now) => with_ready(&now.stored.raw, held.before, None).map(Some),
+    let unlocked = |now: Option<&Information>| {
+        let Some(now) = now.filter(|now| now.ready == Some(false)) else {
+            return Ok(None);
+        };
+        if now.stored.revision == held.revision {
+            return Ok(Some(held.original.raw.clone()));
+        }
+        with_ready(&now.stored.raw, held.before, NO_NAME).map(Some)
     };
-    replace(writer, LockAction::Restore, value).await.map(drop)
+    replace(writer, LockAction::Restore, unlocked).await?;
+    Ok(())
 }
 
 /// Locks or unlocks the datastore permanently, as `calicoctl datastore migrate` does.
 pub async fn set_lock(datastore: &Datastore, consent: Consent, action: LockAction) -> Result<()> {
     let wanted = Some(action == LockAction::Restore);
-    let value = |now: Option<&Information>| match now {
+    let new_value = |now: Option<&Information>| match now {
         None => Err(LockFailure::NoInformation),
         Some(now) if now.ready == wanted => Ok(None),
-        Some(now) => with_ready(&now.stored.raw, wanted, None).map(Some),
+        Some(now) => with_ready(&now.stored.raw, wanted, NO_NAME).map(Some),
     };
-    replace(&datastore.writer(consent)?, action, value)
-        .await
-        .map(drop)
+    let writer = datastore.writer(consent)?;
+    replace(&writer, action, new_value).await?;
+    Ok(())
 }
 
 /// Sets the field back to `before` if `is_still` accepts the stored ClusterInformation. Otherwise changes nothing and
@@ -198,24 +206,24 @@ pub(crate) async fn put_back_if(
     before: Option<bool>,
     is_still: impl Fn(&Stored) -> bool,
 ) -> Result<bool> {
-    let value = |now: Option<&Information>| match now.filter(|now| is_still(&now.stored)) {
+    let unlocked = |now: Option<&Information>| match now.filter(|now| is_still(&now.stored)) {
         None => Ok(None),
-        Some(now) => with_ready(&now.stored.raw, before, None).map(Some),
+        Some(now) => with_ready(&now.stored.raw, before, NO_NAME).map(Some),
     };
-    replace(writer, LockAction::Restore, value).await
+    replace(writer, LockAction::Restore, unlocked).await
 }
 
-/// Replaces ClusterInformation with the result of `value`, and tries again if another client changes it first. Returns
-/// false if there is nothing to change.
+/// Replaces ClusterInformation with the result of `new_value`, which gets the stored one, and tries again if another
+/// client changes it first. Returns false if there is nothing to change: `new_value` returns `None`.
 async fn replace(
     writer: &Writer,
     action: LockAction,
-    value: impl Fn(Option<&Information>) -> Result<Option<Bytes>, LockFailure>,
+    new_value: impl Fn(Option<&Information>) -> Result<Option<Bytes>, LockFailure>,
 ) -> Result<bool> {
     for _ in 0..RETRIES {
         let now = Information::read(writer, action).await?;
-        let value = value(now.as_ref()).map_err(|reason| action.failed(reason))?;
-        let Some((now, value)) = now.zip(value) else {
+        let value = new_value(now.as_ref()).map_err(|reason| action.failed(reason))?;
+        let (Some(now), Some(value)) = (now, value) else {
             return Ok(false);
         };
         if now.swap(writer, value).await?.is_some() {
@@ -245,19 +253,20 @@ fn with_ready(raw: &[u8], ready: Option<bool>, locked_by: Option<&str>) -> Resul
     let object = value
         .as_object_mut()
         .ok_or_else(|| not_object("ClusterInformation"))?;
+    let empty_object = || Value::Object(serde_json::Map::new());
+
     let spec = object
         .entry("spec")
-        .or_insert_with(|| Value::Object(serde_json::Map::new()))
+        .or_insert_with(empty_object)
         .as_object_mut()
         .ok_or_else(|| not_object("ClusterInformation's `spec`"))?;
     match ready {
         Some(ready) => spec.insert(FIELD.into(), ready.into()),
         None => spec.remove(FIELD),
     };
+
     if locked_by.is_some() {
-        object
-            .entry("metadata")
-            .or_insert_with(|| Value::Object(serde_json::Map::new()));
+        object.entry("metadata").or_insert_with(empty_object);
     }
     let mut document = Document::from_fields(std::mem::take(object));
     document.annotate(LOCKED_BY, locked_by.map(str::to_owned));

@@ -91,16 +91,11 @@ pub async fn execute(
     consent: Consent,
     options: &Options,
 ) -> Result<Execution> {
-    let objects = steps
-        .iter()
-        .flat_map(Step::edits)
-        .map(Edit::key)
-        .collect::<BTreeSet<Key>>()
-        .len();
+    let keys: BTreeSet<Key> = steps.iter().flat_map(Step::edits).map(Edit::key).collect();
     let purpose = Purpose {
         what: "plan",
         cluster: cluster.to_owned(),
-        objects,
+        objects: keys.len(),
     };
     let writer = writer(datastore, consent, &purpose).await?;
     let groups = groups(steps, writer.limits());
@@ -191,34 +186,30 @@ async fn run_locked(
     context: Context,
     groups: Vec<Group>,
 ) -> Result<Execution> {
-    let held = lock::take(writer, journal, name).await?;
-    let marked = journal
-        .mark_lock(LockMark::Taken(held.revision.to_string()))
-        .await;
-    let steps = groups.len();
+    let held_lock = lock::take(writer, journal, name).await?;
+    let taken = LockMark::Taken(held_lock.revision.to_string());
     let interrupt = context.interrupt.clone();
-    // Runs in a task, so that the lock is removed even after a panic.
-    let ended = match marked {
+    let result = match journal.mark_lock(taken).await {
+        // Runs in a task, so that the lock is restored even after a panic.
         Ok(()) => tokio::spawn(run(context, groups)).await,
         Err(error) => Ok(Execution {
-            steps,
-            not_started: steps,
+            steps: groups.len(),
+            not_started: groups.len(),
             failure: Some(error.into()),
             ..Execution::default()
         }),
     };
 
-    let restored = lock::restore(writer, &held, &interrupt).await;
-    let mut execution = ended.unwrap_or_else(|lost| std::panic::resume_unwind(lost.into_panic()));
-    match restored {
-        Err(error) => execution.lock_left = Some(error),
-        Ok(()) => {
-            if let Err(error) = journal.mark_lock(LockMark::Restored).await {
-                execution.failure.get_or_insert(error.into());
-            }
-        }
+    let restored = lock::restore(writer, &held_lock, &interrupt).await;
+    let mut execution = match result {
+        Ok(execution) => execution,
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    };
+    if let Err(error) = restored {
+        execution.lock_left = Some(error);
+    } else if let Err(error) = journal.mark_lock(LockMark::Restored).await {
+        execution.failure.get_or_insert(error.into());
     }
-
     Ok(execution)
 }
 
@@ -246,7 +237,10 @@ fn check_consent(consent: &Consent, purpose: &Purpose) -> Result<()> {
 /// Refuses the ClusterInformation of a cluster other than the one that the plan or journal was made for.
 pub(crate) fn check_guid(information: Option<&Stored>, what: &'static str, cluster: &str) -> Result<()> {
     let information = information.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
-    let found = information.map(|i| i.guid).unwrap_or_default();
+    let found = match information {
+        Some(information) => information.guid,
+        None => String::new(),
+    };
     if found == cluster {
         return Ok(());
     }

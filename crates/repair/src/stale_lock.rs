@@ -104,15 +104,15 @@ impl StaleLock {
             }
             return Ok(LockState::Unlocked);
         };
-        Ok(if self.is_left(&stored) {
-            LockState::AsItWas
+        if self.is_unchanged(&stored) {
+            Ok(LockState::AsItWas)
         } else {
-            LockState::Unclear
-        })
+            Ok(LockState::Unclear)
+        }
     }
 
     /// Returns true if ClusterInformation has not changed since the killed run.
-    fn is_left(&self, stored: &Stored) -> bool {
+    fn is_unchanged(&self, stored: &Stored) -> bool {
         match &self.revision {
             Some(revision) => *revision == stored.revision.to_string(),
             None => lock::has_name(stored, &self.name),
@@ -123,7 +123,7 @@ impl StaleLock {
     /// ClusterInformation has changed since the killed run.
     pub async fn restore(&self, datastore: &Datastore, consent: Consent) -> Result<bool> {
         let writer = datastore.writer(consent)?;
-        let restored = lock::put_back_if(&writer, self.before, |stored| self.is_left(stored)).await?;
+        let restored = lock::put_back_if(&writer, self.before, |stored| self.is_unchanged(stored)).await?;
         if restored {
             self.forget()?;
         }

@@ -53,7 +53,10 @@ impl From<std::time::Duration> for Micros {
 /// Converts negative durations to 0.
 impl From<SignedDuration> for Micros {
     fn from(duration: SignedDuration) -> Self {
-        Self(u64::try_from(duration.as_micros()).unwrap_or(if duration.is_negative() { 0 } else { u64::MAX }))
+        if duration.is_negative() {
+            return Self::ZERO;
+        }
+        Self(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
     }
 }
 

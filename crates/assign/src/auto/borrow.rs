@@ -4,7 +4,7 @@ use calipam_model::block::Block;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Versioned;
 
-use super::Search;
+use super::{Search, Source};
 use crate::error::Result;
 use crate::event::Event;
 use crate::handle::Known;
@@ -45,7 +45,7 @@ impl<S: Store> Search<'_, S> {
                     value: Block::clone(&block.value),
                     revision: block.revision,
                 };
-                if !self.take_all(block, assigned, handle, true).await? {
+                if !self.take_all(block, assigned, handle, Source::AnyBlock).await? {
                     return Ok(());
                 }
             }

@@ -61,7 +61,7 @@ impl<S: Store> Allocator<S> {
         let made_at = known.as_ref().map_or_else(|| self.now(), |state| state.at);
         let kind = holder_kind(Some(request.intended_use.ok_or(Error::UseRequired)?));
         let mut families = Family::BOTH.to_vec();
-        families.retain(|family| request.of(*family).0 > 0);
+        families.retain(|family| request.count(*family) > 0);
 
         let mut queries = vec![Query::Get(Key::IpamConfig), Query::Reservations, Query::Pools];
         for family in &families {
@@ -124,13 +124,13 @@ impl<S: Store> Allocator<S> {
 
 /// Returns the affinities in query answers. On every datastore, they are sorted by their etcd paths.
 pub(crate) fn affinities_of(found: impl Iterator<Item = Entry>) -> Vec<Versioned<Affinity>> {
-    let affinity = |entry: Entry| {
-        Some(Versioned {
-            value: Option::from(entry.record)?,
-            revision: entry.revision,
-        })
-    };
-    let mut affinities: Vec<Versioned<Affinity>> = found.filter_map(affinity).collect();
+    let mut affinities: Vec<Versioned<Affinity>> = Vec::new();
+    for entry in found {
+        if let Some(value) = Option::from(entry.record) {
+            let revision = entry.revision;
+            affinities.push(Versioned { value, revision });
+        }
+    }
     affinities.sort_by_cached_key(|affinity| Key::Affinity(affinity.value.key.clone()).to_string());
     affinities
 }

@@ -95,11 +95,12 @@ impl<S: Store> Allocator<S> {
         family: Family,
         assigned: &mut Option<Assigned>,
     ) -> Result<()> {
-        let (count, pools) = request.of(family);
+        let count = request.count(family);
         if count == 0 {
             return Ok(());
         }
-        if pools.iter().any(|cidr| Family::of(*cidr) != family) {
+        let is_of_other_family = |cidr: &IpNet| Family::of(*cidr) != family;
+        if request.pools(family).iter().any(is_of_other_family) {
             return Err(Error::WrongFamily(family));
         }
         self.trace.record(|| Event::Family {
@@ -141,13 +142,12 @@ impl<S: Store> Allocator<S> {
         family: Family,
     ) -> Result<Search<'r, S>> {
         let windows = reserves_for_windows(request, family);
-        let (_, requested) = request.of(family);
         let pool_request = PoolRequest {
             family,
             host: &request.host,
             node_labels: &inputs.node.labels,
             namespace_labels: request.namespace_labels.as_ref(),
-            requested,
+            requested: request.pools(family),
             intended_use: request.intended_use.ok_or(Error::UseRequired)?,
             windows,
             is_calico: self.is_calico,
@@ -269,6 +269,15 @@ fn block_limit(config: &IpamConfig, of_request: u32) -> u32 {
 /// The duration after which a search that has not found enough addresses reads changed blocks once more.
 const LONG: SignedDuration = SignedDuration::from_secs(1);
 
+/// The blocks from which a search takes addresses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The blocks that the host has or claims.
+    BlockOfHost,
+    /// All blocks of the pools, whoever owns them.
+    AnyBlock,
+}
+
 /// The search for addresses of one family.
 struct Search<'r, S> {
     allocator: &'r Allocator<S>,
@@ -331,7 +340,8 @@ impl<S: Store> Search<'_, S> {
             let Some(block) = self.find_or_claim(assigned).await? else {
                 break;
             };
-            self.take_all(block, assigned, handle, false).await?;
+            self.take_all(block, assigned, handle, Source::BlockOfHost)
+                .await?;
         }
         if assigned.missing() > 0 {
             if self.config.may_borrow() {
@@ -348,16 +358,23 @@ impl<S: Store> Search<'_, S> {
         let (Some(notes), Some(survey)) = (&self.allocator.notes, self.survey) else {
             return;
         };
-        // If many full blocks were read, the next search should not read them again.
-        if found_nothing || survey.batches > 1 {
-            let exhausted_at = (found_nothing && !self.overtaken.into_inner()).then_some(self.began);
-            let full = FullBlocks {
-                exhausted_at,
-                blocks: survey.full,
-                inputs_hash: self.known.inputs_hash,
-            };
-            notes.keep_full_blocks(self.family, &full);
+        // The next search should not read the full blocks again if there were many, or nothing else.
+        if !found_nothing && survey.batches <= 1 {
+            return;
         }
+
+        let was_overtaken = self.overtaken.into_inner();
+        let exhausted_at = if found_nothing && !was_overtaken {
+            Some(self.began)
+        } else {
+            None
+        };
+        let full = FullBlocks {
+            exhausted_at,
+            blocks: survey.full,
+            inputs_hash: self.known.inputs_hash,
+        };
+        notes.keep_full_blocks(self.family, &full);
     }
 
     /// True if the host still has the same affinities as in `inputs`. Then no other call has claimed a block for the
@@ -370,11 +387,11 @@ impl<S: Store> Search<'_, S> {
             .allocator
             .read([Query::Affinities { kind, holder, family }])
             .await?;
-        let then = inputs
+        let earlier = inputs
             .affinities
             .iter()
             .filter(|affinity| Family::of(affinity.value.key.cidr) == family);
-        Ok(affinities_of(found.into_iter()).iter().eq(then))
+        Ok(affinities_of(found.into_iter()).iter().eq(earlier))
     }
 
     /// Takes missing addresses from the existing blocks of the host.
@@ -383,7 +400,8 @@ impl<S: Store> Search<'_, S> {
             let Some(block) = self.own_block().await? else {
                 break;
             };
-            self.take_all(block, assigned, handle, false).await?;
+            self.take_all(block, assigned, handle, Source::BlockOfHost)
+                .await?;
         }
         Ok(())
     }
@@ -429,7 +447,7 @@ impl<S: Store> Search<'_, S> {
         mut block: Versioned<Block>,
         assigned: &mut Assigned,
         handle: &mut Known,
-        borrows: bool,
+        source: Source,
     ) -> Result<bool> {
         let mut waiting = None;
         for _ in 0..RETRIES {
@@ -441,7 +459,7 @@ impl<S: Store> Search<'_, S> {
                 Err(error) if error.is_unavailable() => return Err(error),
                 Err(error) => {
                     tracing::warn!(block = %block.value.cidr(), %error, "nothing can be assigned in a block");
-                    if !borrows {
+                    if source == Source::BlockOfHost {
                         assigned.note(Message::BlockFailed);
                     }
                     return Ok(true);
@@ -456,7 +474,10 @@ impl<S: Store> Search<'_, S> {
             }
         }
         self.overtaken.store(true, Ordering::Relaxed);
-        waiting.map_or(Ok(true), Err)
+        match waiting {
+            Some(error) => Err(error),
+            None => Ok(true),
+        }
     }
 
     fn holder(&self, cidr: IpNet) -> AffinityKey {

@@ -20,6 +20,14 @@ use crate::store::Store;
 /// over it.
 const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
 
+/// The outcome of taking an empty block from its owner.
+enum Reclaim {
+    /// The block was deleted, with this affinity of the owner.
+    Taken(AffinityKey),
+    /// The owner keeps the block.
+    Kept(NotReclaimed),
+}
+
 impl<S: Store> Search<'_, S> {
     /// Claims a block with a free address; `None` if all blocks of the pools are taken.
     pub(super) async fn claim(&mut self) -> Result<Option<Versioned<Block>>> {
@@ -129,11 +137,11 @@ impl<S: Store> Search<'_, S> {
         for block in empty {
             let cidr = block.value.cidr();
             match self.take_from_owner(block).await? {
-                Ok(owner) => {
+                Reclaim::Taken(owner) => {
                     self.allocator.trace.record(|| Event::Reclaimed(owner));
                     return Ok(Some(Candidate::new(cidr)));
                 }
-                Err(why) => {
+                Reclaim::Kept(why) => {
                     let owner = block.value.owner().cloned();
                     self.allocator.trace.record(|| Event::NotReclaimed {
                         block: cidr,
@@ -146,14 +154,11 @@ impl<S: Store> Search<'_, S> {
         Ok(None)
     }
 
-    /// Takes an empty block from its owner. Returns the owner's affinity, or the reason why the owner keeps the block.
-    async fn take_from_owner(
-        &self,
-        block: &Versioned<Arc<Block>>,
-    ) -> Result<Result<AffinityKey, NotReclaimed>> {
+    /// Takes an empty block from its owner, unless the owner keeps it.
+    async fn take_from_owner(&self, block: &Versioned<Arc<Block>>) -> Result<Reclaim> {
         let owner = match self.owner_to_take_from(&block.value) {
             Ok(owner) => owner,
-            Err(why) => return Ok(Err(why)),
+            Err(why) => return Ok(Reclaim::Kept(why)),
         };
         let conditions = ReleaseAffinity {
             in_use: InUse::Refuse,
@@ -164,14 +169,14 @@ impl<S: Store> Search<'_, S> {
             .release_affinity_if(&owner, &self.config, conditions)
             .await;
         match released {
-            Ok(()) => Ok(Ok(owner)),
+            Ok(()) => Ok(Reclaim::Taken(owner)),
             Err(error) if error.is_unavailable() => Err(error),
             Err(error) => {
                 tracing::debug!(%owner, %error, "an empty block cannot be taken over");
                 if error.is_lost_race() || matches!(error, Error::BlockChanged(_) | Error::NoBlock(_)) {
                     self.overtaken.store(true, Ordering::Relaxed);
                 }
-                Ok(Err(NotReclaimed::Failed(error.to_string())))
+                Ok(Reclaim::Kept(NotReclaimed::Failed(error.to_string())))
             }
         }
     }
@@ -187,10 +192,10 @@ impl<S: Store> Search<'_, S> {
         if age.is_some_and(|age| age < MIN_RECLAIM_AGE) {
             return Err(NotReclaimed::Young);
         }
-        let owner = block.owner();
-        owner
-            .and_then(|owner| AffinityKey::of_owner(owner, block.cidr()))
-            .ok_or(NotReclaimed::NoOwner)
+        let Some(owner) = block.owner() else {
+            return Err(NotReclaimed::NoOwner);
+        };
+        AffinityKey::of_owner(owner, block.cidr()).ok_or(NotReclaimed::NoOwner)
     }
 
     /// The seed for walks over pools whose blocks are single addresses.

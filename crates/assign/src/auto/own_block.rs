@@ -24,18 +24,36 @@ enum Attempt {
     Conflict,
 }
 
+/// A block of the host that was tried.
+#[derive(Default)]
+struct TriedBlock {
+    /// `None` if other clients kept writing first.
+    state: Option<OwnBlock>,
+    /// The block itself if it has a free address.
+    block: Option<Versioned<Block>>,
+}
+
+impl TriedBlock {
+    fn unusable(state: OwnBlock) -> Self {
+        Self {
+            state: Some(state),
+            block: None,
+        }
+    }
+}
+
 impl<S: Store> Search<'_, S> {
     /// Returns the host's next block with a free address.
     pub(super) async fn own_block(&mut self) -> Result<Option<Versioned<Block>>> {
         self.pass_over_full().await?;
         while let Some(affinity) = self.remaining.pop_front() {
             let key = affinity.value.key.clone();
-            let (found, block) = self.usable_block(affinity).await?;
-            if let Some(found) = found {
+            let tried = self.usable_block(affinity).await?;
+            if let Some(found) = tried.state {
                 self.allocator.trace.record(|| Event::OwnBlock { key, found });
             }
-            if block.is_some() {
-                return Ok(block);
+            if tried.block.is_some() {
+                return Ok(tried.block);
             }
         }
         Ok(None)
@@ -69,15 +87,11 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// Reads a block of the host, or creates it if it is missing. Returns its state, and the block itself if it has a
-    /// free address. The state is `None` if other clients kept writing first.
-    async fn usable_block(
-        &mut self,
-        affinity: Versioned<Affinity>,
-    ) -> Result<(Option<OwnBlock>, Option<Versioned<Block>>)> {
+    /// Reads a block of the host, or creates it if it is missing.
+    async fn usable_block(&mut self, affinity: Versioned<Affinity>) -> Result<TriedBlock> {
         let key = affinity.value.key.clone();
         if let Some(reserved) = self.reserved.around(key.cidr) {
-            return Ok((Some(OwnBlock::Reserved(reserved)), None));
+            return Ok(TriedBlock::unusable(OwnBlock::Reserved(reserved)));
         }
 
         let mut read = Some(
@@ -91,12 +105,17 @@ impl<S: Store> Search<'_, S> {
                 None => self.allocator.affinity_and_block(&key).await,
             };
             match self.try_own_block(&key, current).await? {
-                Attempt::Free(block, free) => return Ok((Some(OwnBlock::Free(free)), Some(*block))),
-                Attempt::Done(found) => return Ok((Some(found), None)),
+                Attempt::Free(block, free) => {
+                    return Ok(TriedBlock {
+                        state: Some(OwnBlock::Free(free)),
+                        block: Some(*block),
+                    });
+                }
+                Attempt::Done(state) => return Ok(TriedBlock::unusable(state)),
                 Attempt::Conflict => {}
             }
         }
-        Ok((None, None))
+        Ok(TriedBlock::default())
     }
 
     /// Makes one attempt to use a block, with the affinity and the block as they were read.

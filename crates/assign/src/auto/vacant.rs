@@ -166,7 +166,10 @@ impl<S: Store> Search<'_, S> {
             return Ok(None);
         }
         if let Some(listed) = self.allocator.store().half_deleted_block(place) {
-            return Ok(self.is_own_with_room(&listed).then(|| Candidate::new(place)));
+            if self.is_own_with_room(&listed) {
+                return Ok(Some(Candidate::new(place)));
+            }
+            return Ok(None);
         }
         let [answer] = self.allocator.read([Query::Get(Key::Block(place))]).await?;
         match answer.first().map(|entry| &entry.record) {
@@ -239,16 +242,19 @@ impl<S: Store> Search<'_, S> {
             places.extend(self.places_of(&keys, &other_sizes, index));
             passed.push(counts);
         }
-        let full = |cidr| {
-            let now = keys.revision(cidr).filter(|now| self.known.has(cidr, now));
-            now.map(ToString::to_string)
+        let full_revision = |cidr| {
+            let revision = keys.revision(cidr)?;
+            if !self.known.has(cidr, revision) {
+                return None;
+            }
+            Some(revision.to_string())
         };
         let order = if self.allocator.is_calico {
             Order::Walk
         } else {
             Order::OfHost(&self.request.host)
         };
-        Ok(Vacancy::None(Survey::new(order, places, passed, full)))
+        Ok(Vacancy::None(Survey::new(order, places, passed, full_revision)))
     }
 
     /// Finds the first place of a pool that has no block, or whose block belongs to the host and has a free address.
@@ -297,11 +303,11 @@ impl<S: Store> Search<'_, S> {
 
     /// Reports the search of each pool for which `passed` has counts, starting with the first pool.
     pub(super) fn report_searched(&self, passed: &[Passed]) {
-        for (pool, passed) in self.pools.iter().zip(passed) {
+        for (pool, counts) in self.pools.iter().zip(passed) {
             self.allocator.trace.record(|| Event::Searched {
                 pool: pool.name.clone(),
                 cidr: pool.cidr,
-                passed: *passed,
+                passed: *counts,
             });
         }
     }

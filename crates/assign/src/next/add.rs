@@ -135,17 +135,13 @@ impl<'s> Outlook<'s> {
         if let Some(request) = pod.request {
             check_source_prefixes(&request.annotations)?;
         }
+
         let asked = self.asked(pod.request, pod.namespace, pod.configuration)?;
-        let is_fixed = matches!(asked, Asked::Addresses(_));
         let machine = match &asked {
             Asked::Own(_) => None,
-            _ => self.machine_of(pod).map_err(|refused| {
-                if is_fixed {
-                    refused.of_main_plugin()
-                } else {
-                    refused
-                }
-            })?,
+            // The main plugin asks for given addresses itself, and puts its own words before the error.
+            Asked::Addresses(_) => self.machine_of(pod).map_err(Refused::of_main_plugin)?,
+            Asked::Any { .. } => self.machine_of(pod)?,
         };
         let machine_handle = match machine {
             Some(MachineAddresses { handle, addresses }) if addresses.is_empty() => Some(handle),
@@ -189,9 +185,9 @@ impl<'s> Outlook<'s> {
         let mut answers = Vec::new();
         for &address in addresses {
             let mut answer = self.next_named(pod.node, address, machine, pod.held);
-            answer.outcome = answer
-                .outcome
-                .map_err(|refused| self.own_record(pod, address, refused).of_main_plugin());
+            if let Err(refused) = answer.outcome {
+                answer.outcome = Err(self.own_record(pod, address, refused).of_main_plugin());
+            }
             let is_refused = answer.outcome.is_err();
             if machine.is_some() && !is_refused && addresses.len() > 1 {
                 return self.in_all_families(pod, |_| Answer::refused(one_for_each(pod, address)));
@@ -277,9 +273,9 @@ impl<'s> Outlook<'s> {
 
 /// The refusal of every pod because of the cluster information, which Calico's main plugin reads first. Calico 2 has none.
 pub fn cluster_refusal(snapshot: &Snapshot) -> Option<Refused> {
-    let hides = |defect: &Defect| matches!(defect.key, Some(Key::ClusterInformation(_)));
-    let is_read = snapshot.has_read(Source::ClusterInformation) && !snapshot.defects.iter().any(hides);
-    if snapshot.datastore == DatastoreKind::EtcdV2 || !is_read {
+    let is_broken = |defect: &Defect| matches!(defect.key, Some(Key::ClusterInformation(_)));
+    let is_known = snapshot.has_read(Source::ClusterInformation) && !snapshot.defects.iter().any(is_broken);
+    if snapshot.datastore == DatastoreKind::EtcdV2 || !is_known {
         return None;
     }
     let Some(cluster) = &snapshot.cluster else {
@@ -332,11 +328,11 @@ fn already_of_machine(pod: &PodAdd<'_>, asked: &Asked, mut addresses: Vec<IpAddr
 /// plugin adds it to the container's interface twice, right after it has set the MAC address. Its message shows the
 /// whole interface, of which nothing is known.
 fn one_for_each(pod: &PodAdd<'_>, address: IpAddr) -> Refused {
-    let twice = || {
-        let calico_message = "failed to add IP addr to …: file exists";
-        Refused::new(Reason::OneForEach(address), calico_message)
-    };
-    check_mac(pod).err().unwrap_or_else(twice)
+    if let Err(refused) = check_mac(pod) {
+        return refused;
+    }
+    let calico_message = "failed to add IP addr to …: file exists";
+    Refused::new(Reason::OneForEach(address), calico_message)
 }
 
 impl Refused {

@@ -176,8 +176,10 @@ impl<'s> Outlook<'s> {
             // affinity.
             let needs_no_claim = |cidr: &IpNet| empty.contains(cidr) || room.is_place(pool, *cidr);
             let own = self.held(holder).filter(needs_no_claim).count();
-            let left = u32::try_from(blocks.saturating_sub(own as u128)).unwrap_or(u32::MAX);
-            claimable.push((holder.name(), self.claimable_by(holder, pool, wanted).min(left)));
+            let available = blocks.saturating_sub(own as u128);
+            let available = u32::try_from(available).unwrap_or(u32::MAX);
+            let allowed = self.claimable_by(holder, pool, wanted);
+            claimable.push((holder.name(), allowed.min(available)));
         }
         claimable
     }
@@ -217,12 +219,13 @@ impl<'s> Outlook<'s> {
             ClaimDecision::Claim => {}
         }
 
-        let new_blocks = claimable.min(room.places.saturating_sub(room.pending_places));
-        let left = claimable - new_blocks;
-        let existing = usize::try_from(left)
+        let free_places = room.places.saturating_sub(room.pending_places);
+        let new_blocks = claimable.min(free_places);
+        let remaining = claimable - new_blocks;
+        let existing = usize::try_from(remaining)
             .unwrap_or(usize::MAX)
             .min(room.existing.len());
-        let at_limit = left == existing as u128;
+        let at_limit = remaining == existing as u128;
         let from_others = if !at_limit && self.config.may_borrow() {
             room.foreign
         } else {

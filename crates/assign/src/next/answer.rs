@@ -157,7 +157,7 @@ impl Answer {
 /// Returns the address that a request got. `assigned` is the address in the result: the handle of a virtual machine can
 /// have it already.
 fn given(outlook: &Outlook<'_>, node: &str, events: &[Event], assigned: Option<IpAddr>) -> Option<Given> {
-    let made = events.iter().find_map(|event| match event {
+    let assignment = events.iter().find_map(|event| match event {
         Event::Assigned {
             block,
             owner,
@@ -165,15 +165,16 @@ fn given(outlook: &Outlook<'_>, node: &str, events: &[Event], assigned: Option<I
         } => Some((*block, owner, *addresses.first()?)),
         _ => None,
     });
-    let Some((block, owner, address)) = made else {
+    let Some((block, owner, address)) = assignment else {
         return assigned.map(|address| outlook.given_already(address));
     };
-    let is_of_block = |event: &&Event| match event {
+
+    let is_claim_of_block = |event: &&Event| match event {
         Event::Claimed(key) | Event::Reclaimed(key) => key.cidr == block,
         Event::NoBlockOfAddress { block: found, .. } => *found == block,
         _ => false,
     };
-    let source = match events.iter().find(is_of_block) {
+    let source = match events.iter().find(is_claim_of_block) {
         Some(Event::Reclaimed(_)) => AddressSource::Reclaimed,
         Some(_) => AddressSource::NewBlock,
         None if matches!(owner, Some(BlockOwner::Host(name) | BlockOwner::Virtual(name)) if name == node) => {
@@ -447,12 +448,15 @@ impl Outlook<'_> {
         match error {
             Error::AlreadyAssigned(_) => Reason::Taken(address),
             Error::AddressOutsidePools(_) => {
-                let mut around = self.pools().filter(|pool| pool.cidr.contains(&address));
-                let closed =
-                    around.find_map(|pool| Some((pool.name.clone(), PoolPassedOver::of_state(pool)?)));
-                closed.map_or(Reason::OutsidePools(address), |(pool, why)| {
-                    Reason::InClosedPool { address, pool, why }
-                })
+                for pool in self.pools() {
+                    if pool.cidr.contains(&address)
+                        && let Some(why) = PoolPassedOver::of_state(pool)
+                    {
+                        let pool = pool.name.clone();
+                        return Reason::InClosedPool { address, pool, why };
+                    }
+                }
+                Reason::OutsidePools(address)
             }
             Error::UseNotAllowed {
                 wanted: PoolUse::LoadBalancer,

@@ -63,9 +63,8 @@ impl<'s> Outlook<'s> {
 
     /// True if this pool can serve the holder's requests that name no pool.
     pub(super) fn serves(&self, pool: &Pool, holder: Holder<'_>) -> bool {
-        let open = self.open[Family::of(pool.cidr) as usize].iter().flatten();
-        open.into_iter()
-            .any(|open| std::ptr::eq(open.pool, pool) && open.nodes.matches(holder.labels()))
+        let mut open_pools = self.open[Family::of(pool.cidr) as usize].iter().flatten();
+        open_pools.any(|open| std::ptr::eq(open.pool, pool) && open.nodes.matches(holder.labels()))
     }
 
     /// True if the node has a block of the family, or is about to create one.
@@ -137,8 +136,8 @@ impl<'s> Outlook<'s> {
     /// blocks in `pool` count. `u32::MAX` for no limit.
     pub(super) fn claimable_by(&self, holder: Holder<'_>, pool: &Pool, wanted: PoolUse) -> u32 {
         let family = Family::of(pool.cidr);
-        let single = holder.0.is_some_and(|node| self.has_single_block(node, family));
-        let limit = self.limit(single);
+        let single_block = holder.0.is_some_and(|node| self.has_single_block(node, family));
+        let limit = self.limit(single_block);
         if limit == u32::MAX {
             return limit;
         }
@@ -151,8 +150,8 @@ impl<'s> Outlook<'s> {
                 }
             }
         }
-        let counts = |block: &IpNet| pools.iter().any(|pool| pool.contains(&block.network()));
-        let held = self.held(holder).filter(counts).count();
+        let is_counted = |block: &IpNet| pools.iter().any(|pool| pool.contains(&block.network()));
+        let held = self.held(holder).filter(is_counted).count();
         limit.saturating_sub(u32::try_from(held).unwrap_or(u32::MAX))
     }
 

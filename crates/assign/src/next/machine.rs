@@ -99,7 +99,10 @@ impl Outlook<'_> {
             DatastoreKind::Kubernetes => snapshot.ipam_config,
             _ => snapshot.ipam_configuration,
         };
-        config.is_none_or(|config| config.keeps_addresses_of_machines())
+        match config {
+            Some(config) => config.keeps_addresses_of_machines(),
+            None => true,
+        }
     }
 
     /// The handle of a virtual machine: the one that exists, or else one in Calico's usual network.

@@ -73,19 +73,16 @@ const CHECKS_USE_SINCE: (u32, u32) = (3, 34);
 
 /// The reservation at which the cluster's Calico dies. An unknown Calico version counts as current.
 fn fatal_reservation(snapshot: &Snapshot) -> Option<String> {
-    if snapshot
-        .is_calico_since(SURVIVES_RESERVATIONS_SINCE)
-        .unwrap_or(true)
-    {
+    let survives = snapshot.is_calico_since(SURVIVES_RESERVATIONS_SINCE);
+    if survives.unwrap_or(true) {
         return None;
     }
-    snapshot
-        .defects
-        .iter()
-        .find_map(|defect| match (&defect.key, &defect.kind) {
-            (Some(Key::Reservation(name)), DefectKind::Fields(_)) => Some(name.to_string()),
-            _ => None,
-        })
+    for defect in &snapshot.defects {
+        if let (Some(Key::Reservation(name)), DefectKind::Fields(_)) = (&defect.key, &defect.kind) {
+            return Some(name.to_string());
+        }
+    }
+    None
 }
 
 /// True if a node that finds no block to claim takes an empty one from another node. An unknown Calico version counts
@@ -246,7 +243,7 @@ impl<'s> Outlook<'s> {
     fn pod_request(&self, request: &NextAddress<'_>) -> PreparedRequest {
         let mut prepared = self.node_request(request, PoolUse::Workload);
         prepared.request.handle = request.machine.map(str::to_owned);
-        prepared.request.max_per_handle = u32::from(request.machine.is_some());
+        prepared.request.max_per_handle = max_per_handle(request.machine);
         prepared.request.namespace_labels = request.namespace_labels.cloned();
         prepared
     }
@@ -272,19 +269,21 @@ impl<'s> Outlook<'s> {
             .indexed
             .node(node)
             .is_some_and(|node| node.value.is_windows());
-        let is_new = self.indexed.snapshot.is_calico_since(CHECKS_USE_SINCE);
-        let checks_use = self.plugin_on(node) == Plugin::Calipam || is_new.unwrap_or(true);
-        let request = AssignIp {
+        let mut request = AssignIp {
             handle: machine.map(str::to_owned),
-            max_per_handle: u32::from(machine.is_some()),
-            intended_use: checks_use.then_some(PoolUse::Workload),
+            max_per_handle: max_per_handle(machine),
             windows,
             ..AssignIp::new(node, address)
         };
-        let held: Vec<Release> = held.iter().copied().map(Release::any).collect();
+        let calico_checks_use = self.indexed.snapshot.is_calico_since(CHECKS_USE_SINCE);
+        if self.plugin_on(node) == Plugin::Calipam || calico_checks_use.unwrap_or(true) {
+            request.intended_use = Some(PoolUse::Workload);
+        }
+
+        let releases: Vec<Release> = held.iter().copied().map(Release::any).collect();
         self.run(self.plugin_on(node), |allocator, events| {
-            if !held.is_empty()
-                && let Err(partly) = without_waiting(allocator.release_ips(&held))
+            if !releases.is_empty()
+                && let Err(partly) = without_waiting(allocator.release_ips(&releases))
             {
                 let calico_message =
                     format!("failed to release ipAddrs: {}", self.calico_text(&partly.error));
@@ -320,7 +319,7 @@ impl<'s> Outlook<'s> {
 
     /// The datastore as a plugin sees it.
     fn store(&self, plugin: Plugin) -> SnapshotStore<'s> {
-        let store = SnapshotStore::of(Arc::clone(&self.indexed));
+        let store = SnapshotStore::with_index(Arc::clone(&self.indexed));
         match plugin {
             Plugin::Calico => store.like_calico(),
             Plugin::Calipam => store,
@@ -433,6 +432,15 @@ impl<'s> Outlook<'s> {
             }
         }
         Cooling::of(blocks_in_pools, snapshot.taken_at, self.config.cooldown())
+    }
+}
+
+/// Returns the address limit of a pod's handle in each family: 1 for that of a virtual machine, and 0, for no limit, for
+/// that of a container.
+fn max_per_handle(machine: Option<&str>) -> u32 {
+    match machine {
+        Some(_) => 1,
+        None => 0,
     }
 }
 

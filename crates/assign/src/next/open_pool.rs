@@ -31,7 +31,7 @@ impl OpenPool<'_> {
 
 impl<'s> OpenPool<'s> {
     /// Looks at a pool that is open; `None` if a selector does not parse.
-    fn of(pool: &'s Pool, snapshot: &Snapshot) -> Option<Self> {
+    fn new(pool: &'s Pool, snapshot: &Snapshot) -> Option<Self> {
         let nodes = pool.selected_nodes().ok()?;
         let namespaces = pool.selected_namespaces().ok()?;
         let is_special = !namespaces.matches(&BTreeMap::new());
@@ -59,7 +59,7 @@ pub(super) fn open_pools(snapshot: &Snapshot, family: Family) -> Option<Vec<Open
     for pool in snapshot.pools.iter().map(|stored| &stored.value) {
         let is_open = PoolPassedOver::of_state(pool).is_none() && pool.automatic;
         if is_open && Family::of(pool.cidr) == family {
-            open.push(OpenPool::of(pool, snapshot)?);
+            open.push(OpenPool::new(pool, snapshot)?);
         }
     }
     Some(open)

@@ -69,13 +69,13 @@ impl Outlook<'_> {
     pub(super) fn room(&self, pool: &Pool, users: &[PoolUser<'_>]) -> Room {
         let users = self.users_of_pool(pool, users);
         let blocks = self.indexed.blocks.as_slice();
-        let around = around(blocks, pool.cidr, |(cidr, _)| *cidr).flat_map(|range| &blocks[range]);
-        let inside = &blocks[inside(blocks, pool.cidr, |(cidr, _)| *cidr)];
+        let larger_blocks = around(blocks, pool.cidr, |(cidr, _)| *cidr).flat_map(|range| &blocks[range]);
+        let blocks_in_pool = &blocks[inside(blocks, pool.cidr, |(cidr, _)| *cidr)];
 
         let mut room = Room::default();
         let mut taken = Vec::new();
         let mut other_sizes = Vec::new();
-        for (cidr, stored) in around.chain(inside) {
+        for (cidr, stored) in larger_blocks.chain(blocks_in_pool) {
             let content = stored.map(|stored| &stored.value.content);
             if content.is_some_and(BlockContent::is_deleted) {
                 continue;

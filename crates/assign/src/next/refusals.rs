@@ -86,15 +86,21 @@ impl<'s> Outlook<'s> {
         let selects = |open: &OpenPool<'_>| {
             open.nodes.matches(&node.labels) && labels.is_none_or(|labels| open.namespaces.matches(labels))
         };
-        let selecting: Vec<usize> = (0..open.len()).filter(|at| selects(&open[*at])).collect();
-        let pools = match named {
-            [] => {
-                let open = selecting.iter().map(|at| &open[*at]);
-                open.filter(|open| open.is_usable())
-                    .map(|open| open.pool)
-                    .collect()
+        let mut selecting: Vec<usize> = Vec::new();
+        let mut usable: Vec<&Pool> = Vec::new();
+        for (position, open_pool) in open.iter().enumerate() {
+            if !selects(open_pool) {
+                continue;
             }
-            named => self.usable_named(named),
+            selecting.push(position);
+            if open_pool.is_usable() {
+                usable.push(open_pool.pool);
+            }
+        }
+        let pools = if named.is_empty() {
+            usable
+        } else {
+            self.usable_named(named)
         };
 
         let single_block = self.has_single_block(node, family);
@@ -122,12 +128,12 @@ impl<'s> Outlook<'s> {
             plugin,
             of_namespace: labels.is_some(),
         };
-        if let Some(known) = self.remembered.borrow().get(&key) {
-            return Ok(known.clone());
+        if let Some(remembered) = self.remembered.borrow().get(&key) {
+            return Ok(remembered.clone());
         }
-        let found = ask();
-        self.remembered.borrow_mut().insert(key, found.clone());
-        Ok(found)
+        let refusal = ask();
+        self.remembered.borrow_mut().insert(key, refusal.clone());
+        Ok(refusal)
     }
 
     /// The pools with these CIDRs, if each of them is enabled and allows workloads; otherwise none.
@@ -164,12 +170,11 @@ impl<'s> Outlook<'s> {
         if let Some(namespace) = self.namespace(namespace) {
             return self.remembered_refusal(node, family, &[], Some(&namespace.labels));
         }
-        match self.refusal(node, family, &[])? {
-            Some(refused) => Ok(Some(refused)),
-            None => self
-                .next_in(namespace, node, family)
-                .map(|answer| answer.outcome.err().map(Arc::new)),
+        if let Some(refused) = self.refusal(node, family, &[])? {
+            return Ok(Some(refused));
         }
+        let answer = self.next_in(namespace, node, family)?;
+        Ok(answer.outcome.err().map(Arc::new))
     }
 
     /// Asks the allocator for one address, and returns its refusal if it gives none.
@@ -180,13 +185,13 @@ impl<'s> Outlook<'s> {
         named: &[IpNet],
         labels: Option<&BTreeMap<String, String>>,
     ) -> Option<Arc<Refused>> {
-        let request = NextAddress {
-            namespace_labels: labels,
-            ..NextAddress::new(&node.name, family, named)
-        };
-        let answer = match (named, labels) {
-            ([], None) => self.next_of_any(node, family),
-            _ => self.next(&request),
+        let answer = if named.is_empty() && labels.is_none() {
+            self.next_of_any(node, family)
+        } else {
+            self.next(&NextAddress {
+                namespace_labels: labels,
+                ..NextAddress::new(&node.name, family, named)
+            })
         };
         answer.outcome.err().map(Arc::new)
     }

@@ -82,18 +82,16 @@ impl Asked {
         configuration: &CniConfiguration,
     ) -> Result<Self, Refused> {
         let mut pools: [Vec<String>; 2] = Default::default();
-        for (family, pools) in pools.iter_mut().enumerate() {
+        for family in Family::BOTH.map(|family| family as usize) {
             let text = first_of(&pod.pools[family], &namespace.pools[family]);
-            *pools = match text {
-                "" => configuration.pools[family].clone(),
-                _ => list(POOLS[family], text)?,
+            pools[family] = if text.is_empty() {
+                configuration.pools[family].clone()
+            } else {
+                list(POOLS[family], text)?
             };
         }
-        let is_named = pod
-            .pools
-            .iter()
-            .chain(&namespace.pools)
-            .any(|pools| !pools.is_empty());
+        let mut annotations = pod.pools.iter().chain(&namespace.pools);
+        let is_named = annotations.any(|annotation| !annotation.is_empty());
         let families = families(outlook, first_of(&pod.families, &namespace.families), is_named)?;
 
         let names_addresses = !pod.addresses.is_empty();
@@ -251,10 +249,8 @@ impl Outlook<'_> {
     /// The CIDR of a pool that a pod requests by name or CIDR.
     fn named_pool(&self, name: &str, family: Family) -> Result<IpNet, Refused> {
         let by_name = || {
-            self.pools()
-                .filter(|pool| pool.name == name)
-                .last()
-                .map(|pool| pool.cidr)
+            let pools_with_name = self.pools().filter(|pool| pool.name == name);
+            pools_with_name.last().map(|pool| pool.cidr)
         };
         let Some(cidr) = cidr::parse_pool(name).or_else(by_name) else {
             if let Some(cidr) = self.broken_cidr(name) {
@@ -352,29 +348,28 @@ pub(super) fn check_rest(add: &PodAdd<'_>, families: [bool; 2]) -> Result<(), Re
         return Ok(());
     };
     check_mac(add)?;
-    if !pod.floating.is_empty() {
-        if !add.configuration.allows_floating {
-            let reason = Reason::FeatureOff {
-                annotation: FLOATING,
-                feature: "floating_ips",
-            };
-            return Err(Refused::new(
-                reason,
-                "requested feature is not enabled: floating_ips",
-            ));
-        }
-        let floating =
-            string_list(&pod.floating).map_err(|error| not_json(FLOATING, &pod.floating, &error))?;
-        for address in floating {
-            let family = if address.contains(':') {
-                Family::V6
-            } else {
-                Family::V4
-            };
-            if !families[family as usize] {
-                let reason = Reason::FloatingWithoutAddress { address, family };
-                return Err(Refused::new(reason, PANIC));
-            }
+    if pod.floating.is_empty() {
+        return Ok(());
+    }
+
+    if !add.configuration.allows_floating {
+        let reason = Reason::FeatureOff {
+            annotation: FLOATING,
+            feature: "floating_ips",
+        };
+        let text = "requested feature is not enabled: floating_ips";
+        return Err(Refused::new(reason, text));
+    }
+    let floating = string_list(&pod.floating).map_err(|error| not_json(FLOATING, &pod.floating, &error))?;
+    for address in floating {
+        let family = if address.contains(':') {
+            Family::V6
+        } else {
+            Family::V4
+        };
+        if !families[family as usize] {
+            let reason = Reason::FloatingWithoutAddress { address, family };
+            return Err(Refused::new(reason, PANIC));
         }
     }
     Ok(())

@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use calipam_model::IpNet;
 use calipam_model::affinity::LOAD_BALANCER;
 use calipam_model::plugin::Plugin;
 use calipam_model::pool::{Pool, PoolUse};
@@ -201,10 +200,10 @@ impl Controller<'_, '_> {
         if !self.call.wishes.addresses.is_empty() {
             return Ok(self.call.wishes.addresses.clone());
         }
-        self.call
-            .spec_wish
-            .as_ref()
-            .map(|wish| wish.iter().copied().collect())
+        match self.call.spec_wish {
+            Ok(wish) => Ok(wish.iter().copied().collect()),
+            Err(unreadable) => Err(unreadable),
+        }
     }
 
     /// True if the service names addresses of a family, or asks for any address of it and names none.
@@ -227,11 +226,8 @@ impl Controller<'_, '_> {
 
     /// Looks at the service once, as the controller does after each change.
     fn look(&self, held: &mut BTreeSet<IpAddr>) -> Round {
-        let unwanted: Vec<IpAddr> = held
-            .iter()
-            .copied()
-            .filter(|address| self.is_unwanted(*address))
-            .collect();
+        let mut unwanted: Vec<IpAddr> = held.iter().copied().collect();
+        unwanted.retain(|address| self.is_unwanted(*address));
         let mut round = Round {
             has_released: !unwanted.is_empty(),
             ..Round::default()
@@ -334,27 +330,31 @@ impl Controller<'_, '_> {
 
     /// Asks the allocator for one address of a family from the pools that the service may use.
     fn any(&self, family: Family, round: &mut Round) -> Answer {
-        let pools_of = |named: &Option<Vec<IpNet>>| named.clone().unwrap_or_default();
-        let wanted = AutoAssign {
+        let wishes = self.call.wishes;
+        let single_block = false;
+        let mut wanted = AutoAssign {
             host: LOAD_BALANCER.to_owned(),
-            v4: u32::from(family == Family::V4),
-            v6: u32::from(family == Family::V6),
-            pools_v4: pools_of(&self.call.wishes.pools_v4),
-            pools_v6: pools_of(&self.call.wishes.pools_v6),
+            pools_v4: wishes.pools_v4.clone().unwrap_or_default(),
+            pools_v6: wishes.pools_v6.clone().unwrap_or_default(),
             intended_use: Some(PoolUse::LoadBalancer),
-            max_blocks_per_host: self.outlook.most_blocks(false),
+            max_blocks_per_host: self.outlook.most_blocks(single_block),
             namespace_labels: self.call.namespace_labels.cloned(),
             ..AutoAssign::default()
         };
+        match family {
+            Family::V4 => wanted.v4 = 1,
+            Family::V6 => wanted.v6 = 1,
+        }
         let result = without_waiting(self.allocator.auto_assign(&wanted));
         let is_error = result.is_err();
         round.is_broken = is_error;
-        let (_, pools) = wanted.of(family);
+
         let request = NextAddress {
             namespace_labels: self.call.namespace_labels,
-            ..NextAddress::new(LOAD_BALANCER, family, pools)
+            ..NextAddress::new(LOAD_BALANCER, family, wanted.pools(family))
         };
-        let mut answer = Answer::for_any_address(self.outlook, &request, false, result, (self.events)());
+        let events = (self.events)();
+        let mut answer = Answer::for_any_address(self.outlook, &request, single_block, result, events);
         if let Err(refused) = &mut answer.outcome
             && !is_error
         {

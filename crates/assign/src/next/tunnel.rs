@@ -219,7 +219,8 @@ impl Outlook<'_> {
             ..request.for_use(PoolUse::Tunnel)
         };
         let result = without_waiting(allocator.auto_assign(&asked));
-        match Answer::for_any_address(self, &request, false, result, events()).outcome {
+        let single_block = false;
+        match Answer::for_any_address(self, &request, single_block, result, events()).outcome {
             Ok(given) => TunnelStep::Assign { given, why },
             Err(mut refused) => {
                 let of_pods = format!("failed to request {family} addresses: ");

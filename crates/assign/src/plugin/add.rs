@@ -57,16 +57,19 @@ impl Added {
 impl Add {
     /// The handle under which the addresses are recorded.
     fn handle(&self) -> &str {
-        self.container
-            .machine
-            .as_ref()
-            .map_or(&self.container.handle, |machine| &machine.handle)
+        match &self.container.machine {
+            Some(machine) => &machine.handle,
+            None => &self.container.handle,
+        }
     }
 
     /// The handle's address limit in each family; 0 for no limit. The limit is 1 for a machine, so that two concurrent
     /// calls do not assign two addresses to it.
     fn max_per_handle(&self) -> u32 {
-        u32::from(self.container.machine.is_some())
+        match self.container.machine {
+            Some(_) => 1,
+            None => 0,
+        }
     }
 }
 

@@ -61,15 +61,18 @@ impl Gc {
         let mut stale = Vec::new();
         for record in block.attributes() {
             let is_on_node = record.get("node").is_some_and(|node| node == *self.node);
-            let Some(handle) = record.handle().filter(|_| is_on_node) else {
+            if !is_on_node {
+                continue;
+            }
+            let Some(handle) = record.handle() else {
                 continue;
             };
             let handle = handle.to_string();
-            let handle = clean_id(&handle);
-            if let Some(container) = self.container_of(handle)
+            let id = clean_id(&handle);
+            if let Some(container) = self.container_of(id)
                 && !self.valid.contains(container)
             {
-                stale.push(handle.to_owned());
+                stale.push(id.to_owned());
             }
         }
         stale
@@ -78,7 +81,10 @@ impl Gc {
     /// The container ID in a handle; `None` if the ID is uncertain, or the handle belongs to another network.
     fn container_of<'h>(&self, handle: &'h str) -> Option<&'h str> {
         let container = handle.strip_prefix(&self.network)?.strip_prefix('.')?;
-        (!container.is_empty() && !container.contains('.')).then_some(container)
+        if container.is_empty() || container.contains('.') {
+            return None;
+        }
+        Some(container)
     }
 }
 

@@ -197,12 +197,14 @@ impl<S: Store> Allocator<S> {
 /// Collects the addresses to release in a block. Checks each address in Calico's order: sequence number, allocation,
 /// handle.
 fn losses(block: &Block, requests: &[Release]) -> Result<Losses> {
+    // Of several requests for an address, the last one counts.
+    let mut by_address: BTreeMap<IpAddr, &Release> = BTreeMap::new();
+    for request in requests {
+        by_address.insert(request.address, request);
+    }
+
     let mut losses = Losses::default();
-    let last_of_each: BTreeMap<_, _> = requests
-        .iter()
-        .map(|request| (request.address, request))
-        .collect();
-    for (address, request) in last_of_each {
+    for (address, request) in by_address {
         let Some(ordinal) = cidr::ordinal_of(block.cidr(), address) else {
             continue;
         };
@@ -217,9 +219,11 @@ fn losses(block: &Block, requests: &[Release]) -> Result<Losses> {
             losses.not_allocated.push(address);
             continue;
         };
-        let id = allocation.attribute.to_attribute().handle.unwrap_or_default();
-        let id = clean_id(&id);
-        if request.handle.as_deref().is_some_and(|wanted| wanted != id) {
+        let handle = allocation.attribute.to_attribute().handle.unwrap_or_default();
+        let id = clean_id(&handle);
+        if let Some(expected) = &request.handle
+            && expected != id
+        {
             return Err(Error::Changed(address));
         }
         losses.ordinals.push(ordinal);

@@ -148,7 +148,7 @@ impl<S: Store> Allocator<S> {
     pub(crate) async fn held_by(&self, handle: &str, family: Family) -> Result<Vec<IpAddr>> {
         let mut held = match self.ips_by_handle(handle).await {
             Err(Error::NoHandle(_)) => Vec::new(),
-            held => held?,
+            found => found?,
         };
         held.retain(|address| Family::of_address(*address) == family);
         Ok(held)
@@ -195,8 +195,12 @@ impl<S: Store> Allocator<S> {
 
     async fn readable_blocks(&self, cidrs: &[IpNet]) -> Result<Vec<Block>> {
         let mut readable = Vec::with_capacity(cidrs.len());
-        for block in self.each_block(cidrs).await? {
-            unless_undecodable(block.map(|block| readable.extend(block.map(|block| block.value))))?;
+        for found in self.each_block(cidrs).await? {
+            match found {
+                Ok(Some(block)) => readable.push(block.value),
+                Ok(None) => {}
+                Err(error) => unless_undecodable(Err(error))?,
+            }
         }
         Ok(readable)
     }

@@ -86,7 +86,7 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
     if is_named || args.pools.is_empty() {
         let read = connect::with(global, console, async |access| {
             let snapshot = calipam_workflow::read(access).await?;
-            Ok((Start::of(&snapshot), snapshot.datastore))
+            Ok((Start::from_snapshot(&snapshot), snapshot.datastore))
         });
         let (start, kind) = read.map_err(|failure| {
             if is_named {

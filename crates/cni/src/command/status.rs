@@ -72,7 +72,11 @@ fn serves(pool: &Pool, named: &[String], node: &Node) -> bool {
             .iter()
             .any(|entry| *entry == pool.name || pool_cidr(entry) == Some(pool.cidr));
     }
-    let selects =
-        || Selector::parse(&pool.node_selector).is_ok_and(|selector| selector.matches(&node.labels));
-    pool.automatic && selects()
+    if !pool.automatic {
+        return false;
+    }
+    match Selector::parse(&pool.node_selector) {
+        Ok(selector) => selector.matches(&node.labels),
+        Err(_) => false,
+    }
 }

@@ -115,10 +115,8 @@ impl<'a> Document<'a> {
     pub fn read(stdin: &'a [u8], command: Option<Command>) -> Result<Self, CniError> {
         let text = std::str::from_utf8(stdin).map_err(broken)?;
         let fields = Fields::read(text).map_err(broken)?;
-        let (name, version) = (
-            fields.text("name").map_err(broken)?,
-            fields.text("cniVersion").map_err(broken)?,
-        );
+        let name = fields.text("name").map_err(broken)?;
+        let version = fields.text("cniVersion").map_err(broken)?;
         if name.is_empty() {
             return Err(CniError::new(Code::InvalidConfiguration, "missing network name"));
         }
@@ -130,7 +128,9 @@ impl<'a> Document<'a> {
             return Err(error.with_details(&name));
         }
         let version = Version::parse_configuration(&version)?;
-        command.map_or(Ok(()), |command| command.check_version(version))?;
+        if let Some(command) = command {
+            command.check_version(version)?;
+        }
         Ok(Self {
             fields,
             name,
@@ -158,16 +158,16 @@ fn configuration(document: Document<'_>) -> Result<Configuration, WrongType> {
         name,
         version,
     } = document;
-    let path = |name: &str, default: &str| {
-        fields
-            .text(name)
-            .map(|text| PathBuf::from(if text.is_empty() { default } else { &text }))
+    let path = |field: &str, default: &str| -> Result<PathBuf, WrongType> {
+        let text = fields.text(field)?;
+        Ok(PathBuf::from(if text.is_empty() { default } else { &text }))
     };
     let kubernetes = fields.object("kubernetes")?;
     let policy = fields.object("policy")?;
     let kubeconfig = kubernetes.text("kubeconfig")?;
     // These fields are not used, but as in Calico, a wrong type is an error.
-    let _: (i64, i64) = (fields.get("qps", "a number")?, fields.get("burst", "a number")?);
+    let _: i64 = fields.get("qps", "a number")?;
+    let _: i64 = fields.get("burst", "a number")?;
     Ok(Configuration {
         version,
         name,
@@ -229,26 +229,27 @@ fn ipam(fields: &Fields<'_>) -> Result<Ipam, WrongType> {
 
 /// Reads the fields about logs. Numbers that are not positive stand for the defaults.
 fn log(fields: &Fields<'_>) -> Result<Log, WrongType> {
-    let default = Log::default();
+    let defaults = Log::default();
     let number = |name: &str, default: u64| -> Result<u64, WrongType> {
         let number: i64 = fields.get(name, "a number")?;
-        Ok(u64::try_from(number)
-            .ok()
-            .filter(|number| *number > 0)
-            .unwrap_or(default))
+        match u64::try_from(number) {
+            Ok(positive) if positive > 0 => Ok(positive),
+            _ => Ok(default),
+        }
     };
     let level = match fields.text("log_level")?.to_lowercase().as_str() {
         "debug" => tracing::Level::DEBUG,
         "error" => tracing::Level::ERROR,
         _ => tracing::Level::INFO,
     };
-    let file = fields.text("log_file_path")?;
+    let path = fields.text("log_file_path")?;
+    let file = if path.is_empty() { None } else { Some(path.into()) };
     Ok(Log {
         level,
-        file: (!file.is_empty()).then(|| file.into()),
-        max_size: number("log_file_max_size", default.max_size)?,
-        max_age: number("log_file_max_age", default.max_age)?,
-        max_count: number("log_file_max_count", default.max_count as u64)? as usize,
+        file,
+        max_size: number("log_file_max_size", defaults.max_size)?,
+        max_age: number("log_file_max_age", defaults.max_age)?,
+        max_count: number("log_file_max_count", defaults.max_count as u64)? as usize,
     })
 }
 
@@ -263,9 +264,14 @@ fn previous(fields: &Fields<'_>) -> Vec<IpAddr> {
     struct Entry {
         address: String,
     }
-    let result: Result = fields.find("prevResult", "").ok().flatten().unwrap_or_default();
-    let address = |entry: Entry| calipam_model::cidr::parse_address(&entry.address);
-    result.ips.into_iter().filter_map(address).collect()
+    let Ok(Some(result)) = fields.find::<Result>("prevResult", "a result") else {
+        return Vec::new();
+    };
+    let mut addresses = Vec::new();
+    for entry in result.ips {
+        addresses.extend(calipam_model::cidr::parse_address(&entry.address));
+    }
+    addresses
 }
 
 /// The container IDs of attachments that are still valid.

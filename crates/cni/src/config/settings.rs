@@ -19,11 +19,9 @@ impl Datastore {
     /// with the prefix `CALICO_`, which override the fields.
     pub fn settings(&self, environment: &BTreeMap<String, String>) -> Result<Settings, CniError> {
         let mut variables = environment.clone();
-        variables.extend(
-            self.variables
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), value.clone())),
-        );
+        for (name, value) in &self.variables {
+            variables.insert((*name).to_owned(), value.clone());
+        }
         let mut settings = Settings::from_environment(&variables, &LocalFiles)
             .map_err(|error| CniError::internal(text(&error)))?;
         settings.kubernetes.timeouts = Timeouts {
@@ -42,12 +40,9 @@ impl Datastore {
         let policy = &self.policy;
         let mut settings = datastore.kubernetes.clone();
         if !policy.api_endpoint.is_empty() && !self.variables.contains_key("K8S_API_ENDPOINT") {
-            settings.api_endpoint = policy
-                .api_endpoint
-                .split("/api/")
-                .next()
-                .unwrap_or_default()
-                .to_owned();
+            // Old configurations name the path of the API, too.
+            let mut parts = policy.api_endpoint.split("/api/");
+            settings.api_endpoint = parts.next().unwrap_or_default().to_owned();
         }
         if !policy.token.is_empty() {
             settings.token = policy.token.clone();
@@ -57,8 +52,10 @@ impl Datastore {
             (&mut settings.key_file, &policy.key_file),
             (&mut settings.ca_file, &policy.ca_file),
         ];
-        for (setting, value) in files.into_iter().filter(|(_, value)| !value.is_empty()) {
-            setting.clone_from(value);
+        for (setting, value) in files {
+            if !value.is_empty() {
+                setting.clone_from(value);
+            }
         }
         settings
     }

@@ -61,22 +61,23 @@ pub(super) fn detect(root: &Path) -> Result<(PathBuf, PathBuf)> {
             found.push((plugins, below(known.configuration)));
         }
     }
-    let names = |folders: Vec<String>| folders.join(", ");
+
     match found.as_slice() {
         [only] => Ok(only.clone()),
         [] => {
-            let looked = names(KNOWN.iter().map(|known| known.plugins.to_owned()).collect());
-            let problem = Problem::new(format!("no calico-ipam on this machine; looked in {looked}"));
+            let searched = KNOWN.map(|known| known.plugins).join(", ");
+            let problem = Problem::new(format!("no calico-ipam on this machine; looked in {searched}"));
             Err(problem.hint("if the CNI plugins are elsewhere, name the folder with --bin-dir"))
         }
         several => {
-            let several = names(
-                several
-                    .iter()
-                    .map(|(plugins, _)| plugins.display().to_string())
-                    .collect(),
-            );
-            let problem = Problem::new(format!("several folders contain calico-ipam: {several}"));
+            let folders: Vec<String> = several
+                .iter()
+                .map(|(plugins, _)| plugins.display().to_string())
+                .collect();
+            let problem = Problem::new(format!(
+                "several folders contain calico-ipam: {}",
+                folders.join(", ")
+            ));
             Err(problem.hint("name the folder from which the container runtime runs plugins with --bin-dir"))
         }
     }

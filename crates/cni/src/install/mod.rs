@@ -38,6 +38,11 @@ const POLL: Duration = Duration::from_mins(1);
 /// The time limit for removing the annotation after Calico's plugin is back.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// This program is the node's plugin.
+const IN_PLACE: bool = true;
+/// Calico's own program is the node's plugin.
+const NOT_IN_PLACE: bool = false;
+
 /// Runs `install` or `uninstall` with its arguments, and returns the exit code.
 pub(crate) fn run(action: &str, words: &[String], variables: &BTreeMap<String, String>) -> u8 {
     let options = match Options::read(&process::called_as(), action, words) {
@@ -83,7 +88,7 @@ fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<
     let runtime = process::runtime().map_err(Problem::new)?;
     if !options.is_install {
         restore(&installer.place)?;
-        return runtime.block_on(installer.annotate(false));
+        return runtime.block_on(installer.annotate(NOT_IN_PLACE));
     }
     if options.dry_run {
         return runtime.block_on(installer.preview());
@@ -133,7 +138,7 @@ impl Installer<'_> {
             other => return Err(Problem::new(reason(other).to_owned())),
         };
         eprintln!("calipam {} in {folder}: {done}", env!("CARGO_PKG_VERSION"));
-        self.annotate(true).await
+        self.annotate(IN_PLACE).await
     }
 
     /// Checks the configuration, and prints what an installation would do. Changes nothing.
@@ -220,7 +225,9 @@ impl Installer<'_> {
                 FAREWELL.as_secs()
             ))
         };
-        timeout(FAREWELL, self.annotate(false)).await.map_err(late)?
+        timeout(FAREWELL, self.annotate(NOT_IN_PLACE))
+            .await
+            .map_err(late)?
     }
 
     /// Reads the folder, and puts this program in place if another one is there. Repeats the checks before each
@@ -291,9 +298,10 @@ fn reason(installed: Installed) -> &'static str {
 
 /// Waits for the first signal that asks the process to end.
 fn termination() -> Result<impl Future<Output = ()>> {
-    let on = |kind| signal(kind).map_err(|error| Problem::new(format!("cannot wait for signals: {error}")));
-    let mut terminate = on(SignalKind::terminate())?;
-    let mut interrupt = on(SignalKind::interrupt())?;
+    let listen =
+        |kind| signal(kind).map_err(|error| Problem::new(format!("cannot wait for signals: {error}")));
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}

@@ -274,33 +274,33 @@ impl Place {
         if is_whole(&file)? {
             return Ok(Program::Calicos);
         }
-        let is_old = file
-            .metadata()?
-            .modified()?
-            .elapsed()
-            .is_ok_and(|age| age > WRITING);
-        Ok(if is_old {
-            Program::Broken
+        let age = file.metadata()?.modified()?.elapsed();
+        if age.is_ok_and(|age| age > WRITING) {
+            Ok(Program::Broken)
         } else {
-            Program::Unfinished
-        })
+            Ok(Program::Unfinished)
+        }
     }
 
     /// Renames a file in the folder.
     fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Result<()> {
         let from = self.path(from);
         let to = self.path(to);
-        renameat_with(CWD, &from, CWD, &to, flags).map_err(|error| {
-            let problem = Problem::new(format!(
-                "cannot rename {} to {}: {error}",
-                from.display(),
-                to.display()
-            ));
-            let unknown = flags == RenameFlags::EXCHANGE && matches!(error, Errno::INVAL | Errno::NOSYS);
+        let Err(error) = renameat_with(CWD, &from, CWD, &to, flags) else {
+            return Ok(());
+        };
+
+        let problem = Problem::new(format!(
+            "cannot rename {} to {}: {error}",
+            from.display(),
+            to.display()
+        ));
+        if flags == RenameFlags::EXCHANGE && matches!(error, Errno::INVAL | Errno::NOSYS) {
             let hint =
                 "this file system cannot exchange two names; put the program there by hand (docs/cni.md)";
-            if unknown { problem.hint(hint) } else { problem }
-        })
+            return Err(problem.hint(hint));
+        }
+        Err(problem)
     }
 
     fn remove(&self, name: &str) -> Result<()> {

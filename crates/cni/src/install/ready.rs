@@ -95,10 +95,11 @@ fn no_network(folder: &Path, unreadable: &[String]) -> Problem {
 
 /// The plugin's own configuration within a network's; `None` if the network does not use `calico-ipam`.
 fn calico_plugin(network: Value) -> Option<Value> {
-    let plugins = network["plugins"]
-        .as_array()
-        .cloned()
-        .unwrap_or_else(|| vec![network.clone()]);
+    let plugins = match network["plugins"].as_array() {
+        Some(plugins) => plugins.clone(),
+        // The file is of a single plugin.
+        None => vec![network.clone()],
+    };
     let mut plugin = plugins
         .into_iter()
         .find(|plugin| plugin["ipam"]["type"] == "calico-ipam")?;

@@ -71,8 +71,9 @@ impl State {
             &format!("{{version=\"{version}\"}}"),
             1,
         );
+        let no_labels = "";
         for (name, kind, help, value) in values {
-            add(name, kind, help, "", value);
+            add(name, kind, help, no_labels, value);
         }
         text
     }
@@ -106,10 +107,11 @@ pub(super) async fn serve(listener: TcpListener, state: watch::Receiver<State>) 
                 let (status, text) = state.borrow().answer(request.uri().path());
                 let mut response = Response::new(Full::new(Bytes::from(text)));
                 *response.status_mut() = status;
-                let kind = "text/plain; version=0.0.4; charset=utf-8";
-                response
-                    .headers_mut()
-                    .insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+                let content_type = "text/plain; version=0.0.4; charset=utf-8";
+                response.headers_mut().insert(
+                    CONTENT_TYPE,
+                    hyper::header::HeaderValue::from_static(content_type),
+                );
                 async { Ok::<_, Infallible>(response) }
             });
             let mut server = http1::Builder::new();

@@ -13,16 +13,13 @@ use crate::config::Log;
 /// Starts logging to the configured targets. A file that cannot be written is not an error, since stderr gets
 /// everything.
 pub(crate) fn start(settings: &Log) {
-    let file = settings
-        .file
-        .as_deref()
-        .and_then(|path| match rotation::open(path, settings) {
-            Ok(file) => Some(file),
-            Err(error) => {
-                eprintln!("cannot log to {}: {error}", path.display());
-                None
-            }
-        });
+    let mut file = None;
+    if let Some(path) = &settings.file {
+        match rotation::open(path, settings) {
+            Ok(opened) => file = Some(opened),
+            Err(error) => eprintln!("cannot log to {}: {error}", path.display()),
+        }
+    }
     let print = move |metadata: &Metadata<'_>, text: &str| {
         // Each line is one write, so that lines from several plugin processes do not mix. A full disk or a closed
         // stderr must not stop the plugin.

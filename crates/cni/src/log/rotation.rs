@@ -32,14 +32,12 @@ pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
     }
     // The old file is renamed to `<name>-<time>-size<ending>`, with the time in UTC.
     let (start, ending) = name_parts(path);
-    fs::rename(
-        path,
-        path.with_file_name(format!("{start}{}-size{ending}", stamp(Timestamp::now()))),
-    )?;
-    let new = append(path)?;
+    let old_name = format!("{start}{}-size{ending}", stamp(Timestamp::now()));
+    fs::rename(path, path.with_file_name(old_name))?;
+    let new_file = append(path)?;
     // An error is ignored: it only leaves too many old files.
     prune(path, settings).ok();
-    Ok(new)
+    Ok(new_file)
 }
 
 fn append(path: &Path) -> io::Result<File> {
@@ -59,11 +57,12 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 /// The parts of an old file's name before and after the time.
 fn name_parts(path: &Path) -> (String, String) {
-    let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-    let ending = path
-        .extension()
-        .map(|ending| format!(".{}", ending.to_string_lossy()));
-    (format!("{}-", text(path.file_stem())), ending.unwrap_or_default())
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = match path.extension() {
+        Some(extension) => format!(".{}", extension.to_string_lossy()),
+        None => String::new(),
+    };
+    (format!("{stem}-"), ending)
 }
 
 /// Removes old files that exceed the limits on number and age.
@@ -109,7 +108,10 @@ fn stamp_of<'n>(rest: &'n str, ending: &str) -> Option<&'n str> {
         .or_else(|| after_time.strip_suffix(".gz"))
         .unwrap_or(after_time);
     let reason = unpacked.strip_suffix(ending)?;
-    matches!(reason, "" | "-size" | "-time").then_some(time)
+    if !matches!(reason, "" | "-size" | "-time") {
+        return None;
+    }
+    Some(time)
 }
 
 #[cfg(test)]

@@ -79,11 +79,14 @@ fn pairs(text: &str) -> Result<Vec<Pair<'_>>, CniError> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    let pair = |text| match str::split_once(text, '=') {
-        Some((key, value)) if !value.contains('=') => Ok(Pair { text, key, value }),
-        _ => Err(CniError::internal(format!("ARGS: invalid pair {text:?}"))),
-    };
-    text.split(';').map(pair).collect()
+    let mut pairs = Vec::new();
+    for text in text.split(';') {
+        match text.split_once('=') {
+            Some((key, value)) if !value.contains('=') => pairs.push(Pair { text, key, value }),
+            _ => return Err(CniError::internal(format!("ARGS: invalid pair {text:?}"))),
+        }
+    }
+    Ok(pairs)
 }
 
 /// Refuses keys that are not among `known`, unless the arguments say that unknown ones are to be ignored.

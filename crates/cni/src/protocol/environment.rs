@@ -37,6 +37,11 @@ impl Command {
         }
     }
 
+    /// The command with a name; `None` if it is not in the specification.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|command| command.text() == name)
+    }
+
     /// The first version of the specification with this command.
     pub fn since(self) -> Version {
         match self {
@@ -66,7 +71,7 @@ impl Command {
     }
 }
 
-pub const COMMAND: &str = "CNI_COMMAND";
+const COMMAND: &str = "CNI_COMMAND";
 const CONTAINER_ID: &str = "CNI_CONTAINERID";
 const NAMESPACE: &str = "CNI_NETNS";
 const INTERFACE: &str = "CNI_IFNAME";
@@ -123,11 +128,10 @@ impl Environment {
     }
 }
 
-/// The command, or `Some(None)` if it is not in the specification. `None` if the variable is not set, as when a person
-/// runs the program.
-pub fn command(variables: &BTreeMap<String, String>) -> Option<Option<Command>> {
-    let text = variables.get(COMMAND).filter(|text| !text.is_empty())?;
-    Some(Command::ALL.into_iter().find(|command| command.text() == text))
+/// The name of the command that the runtime gives; `None` if the variable is not set, as when a person runs the program.
+pub fn command_name(variables: &BTreeMap<String, String>) -> Option<&str> {
+    let name = variables.get(COMMAND)?;
+    if name.is_empty() { None } else { Some(name) }
 }
 
 pub fn invalid(msg: impl Into<String>) -> CniError {
@@ -225,10 +229,11 @@ mod tests {
 
     #[test]
     fn commands() {
-        assert_eq!(command(&variables(&[])), None);
-        assert_eq!(command(&variables(&[(COMMAND, "")])), None);
-        assert_eq!(command(&variables(&[(COMMAND, "GC")])), Some(Some(Command::Gc)));
-        assert_eq!(command(&variables(&[(COMMAND, "add")])), Some(None));
+        assert_eq!(command_name(&variables(&[])), None);
+        assert_eq!(command_name(&variables(&[(COMMAND, "")])), None);
+        assert_eq!(command_name(&variables(&[(COMMAND, "GC")])), Some("GC"));
+        assert_eq!(Command::from_name("GC"), Some(Command::Gc));
+        assert_eq!(Command::from_name("add"), None);
     }
 
     #[test]

@@ -11,43 +11,56 @@ use super::{CniError, Version, to_json};
 /// # Errors
 /// In the oldest versions, if there is no address because none was requested.
 pub fn print(added: &Added, version: Version) -> Result<Vec<u8>, CniError> {
-    if added.addresses.is_empty() && version <= Version::V0_2_0 {
-        return Err(CniError::internal("cannot convert: no valid IP addresses"));
-    }
-    let by_family = version <= Version::V0_2_0;
-    let with_versions = version <= Version::V0_4_0;
-    let of_family = |is_v4: bool| {
-        let is_own = |address: &&IpNet| address.addr().is_ipv4() == is_v4;
-        let address = *added.addresses.iter().find(is_own).filter(|_| by_family)?;
-        let routes = added.is_routed.then_some(Route { dst: address });
-        Some(OfFamily {
-            ip: address,
-            routes: routes.into_iter().collect(),
-        })
-    };
-    let ip = |address: &IpNet| {
-        let version = if address.addr().is_ipv4() { "4" } else { "6" };
-        Ip {
-            version: with_versions.then_some(version),
-            address: *address,
-        }
-    };
-    let listed = || added.addresses.iter().filter(|_| !by_family);
-    Ok(to_json(&Printed {
+    let mut printed = Printed {
         cni_version: version.text(),
-        ip4: of_family(true),
-        ip6: of_family(false),
-        ips: listed().map(ip).collect(),
-        routes: listed()
-            .filter(|_| added.is_routed)
-            .map(|address| Route { dst: *address })
-            .collect(),
-        dns: with_versions.then_some(Empty {}),
-    }))
+        ..Printed::default()
+    };
+    let names_versions = version <= Version::V0_4_0;
+    if names_versions {
+        printed.dns = Some(Empty {});
+    }
+
+    if version <= Version::V0_2_0 {
+        if added.addresses.is_empty() {
+            return Err(CniError::internal("cannot convert: no valid IP addresses"));
+        }
+        // Only the first address of each family has a place.
+        for address in &added.addresses {
+            let of_family = if address.addr().is_ipv4() {
+                &mut printed.ip4
+            } else {
+                &mut printed.ip6
+            };
+            of_family.get_or_insert_with(|| OfFamily {
+                ip: *address,
+                routes: routes_to(*address, added),
+            });
+        }
+        return Ok(to_json(&printed));
+    }
+
+    for address in &added.addresses {
+        let family = if address.addr().is_ipv4() { "4" } else { "6" };
+        printed.ips.push(Ip {
+            version: if names_versions { Some(family) } else { None },
+            address: *address,
+        });
+        printed.routes.extend(routes_to(*address, added));
+    }
+    Ok(to_json(&printed))
+}
+
+/// Returns the route to an address that receives traffic.
+fn routes_to(address: IpNet, added: &Added) -> Vec<Route> {
+    if added.is_routed {
+        vec![Route { dst: address }]
+    } else {
+        Vec::new()
+    }
 }
 
 /// The result in the format of any version.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Printed {
     #[serde(rename = "cniVersion")]
     cni_version: &'static str,

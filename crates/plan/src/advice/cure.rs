@@ -79,31 +79,49 @@ impl Effect {
 /// The largest number of blocks that a command names.
 const BLOCKS: usize = 6;
 
+/// The part of a cluster that a merged rebuild of several blocks covers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RebuildScope {
+    /// It names the blocks, at most `BLOCKS` of them.
+    NamedBlocks,
+    /// It names no block.
+    Everything,
+}
+
 /// Merges remedies into one of each kind, in their order: one release covers several nodes, and one rebuild several
-/// blocks. Other kinds keep only the first remedy. If `by_block` is true, a rebuild of several blocks names at most
-/// `BLOCKS` of them. Otherwise it names no blocks, and covers everything.
-pub(super) fn merged(remedies: impl Iterator<Item = Remedy>, by_block: bool) -> Vec<Remedy> {
+/// blocks. Other kinds keep only the first remedy.
+pub(super) fn merged(remedies: Vec<Remedy>, scope: RebuildScope) -> Vec<Remedy> {
     let mut merged: Vec<Remedy> = Vec::new();
     for remedy in remedies {
-        let known = merged
+        let of_same_kind = merged
             .iter_mut()
             .find(|other| discriminant(*other) == discriminant(&remedy));
-        match (known, remedy) {
-            (Some(Remedy::Rebuild(blocks)), Remedy::Rebuild(more)) if by_block || *blocks == more => {
-                blocks.extend(more);
+        let Some(first) = of_same_kind else {
+            merged.push(remedy);
+            continue;
+        };
+        match (first, remedy) {
+            (Remedy::Rebuild(blocks), Remedy::Rebuild(other_blocks)) => {
+                if scope == RebuildScope::NamedBlocks {
+                    blocks.extend(other_blocks);
+                } else if *blocks != other_blocks {
+                    blocks.clear();
+                }
             }
-            (Some(Remedy::Rebuild(blocks)), _) => blocks.clear(),
-            (Some(Remedy::ReleaseNodes(nodes)), Remedy::ReleaseNodes(more)) => nodes.extend(more),
-            (Some(_), _) => {}
-            (None, remedy) => merged.push(remedy),
+            (Remedy::ReleaseNodes(nodes), Remedy::ReleaseNodes(other_nodes)) => nodes.extend(other_nodes),
+            _ => {}
         }
     }
-    let named = if by_block { BLOCKS } else { 0 };
+
+    let most = match scope {
+        RebuildScope::NamedBlocks => BLOCKS,
+        RebuildScope::Everything => 0,
+    };
     for remedy in &mut merged {
         if let Remedy::Rebuild(blocks) = remedy
             && blocks.len() > 1
         {
-            *blocks = std::mem::take(blocks).into_iter().take(named).collect();
+            *blocks = std::mem::take(blocks).into_iter().take(most).collect();
         }
     }
     merged

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 
 pub use self::causes::Cause;
 use self::causes::Facts;
+use self::cure::RebuildScope;
 pub use self::cure::{Cure, Effect, OtherCure};
 use self::trial::Trials;
 use crate::basis::Basis;
@@ -40,23 +41,26 @@ impl Advice {
 
     /// Keeps the causes and cures of findings that are still in the report.
     pub fn narrow(&mut self, report: &Report) {
-        let left: HashSet<_> = report.findings.iter().map(Finding::key_ref).collect();
-        let is_left = |key: &FindingKey| left.contains(&(key.0, &key.1));
-        self.causes.retain(|cause| cause.findings.iter().any(is_left));
-        self.others.retain(|other| other.of.iter().any(is_left));
+        let remaining: HashSet<_> = report.findings.iter().map(Finding::key_ref).collect();
+        let remains = |(code, subject): &FindingKey| remaining.contains(&(*code, subject));
+        self.causes.retain(|cause| cause.findings.iter().any(remains));
+        self.others.retain(|other| other.of.iter().any(remains));
     }
 
     /// The first cure of a finding.
     pub fn cure_of(&self, finding: &Finding) -> Option<&Cure> {
-        let is_among = |keys: &[FindingKey]| {
-            keys.iter()
-                .any(|(code, subject)| (*code, subject) == finding.key_ref())
-        };
-        if let Some(cause) = self.causes.iter().find(|cause| is_among(&cause.findings)) {
-            return cause.cures.first();
+        let is_finding = |(code, subject): &FindingKey| (*code, subject) == finding.key_ref();
+        for cause in &self.causes {
+            if cause.findings.iter().any(is_finding) {
+                return cause.cures.first();
+            }
         }
-        let other = self.others.iter().find(|other| is_among(&other.of));
-        other.map(|other| &other.cure)
+        for other in &self.others {
+            if other.of.iter().any(is_finding) {
+                return Some(&other.cure);
+            }
+        }
+        None
     }
 }
 
@@ -75,17 +79,20 @@ pub fn advise(context: Context<'_>, report: &Report, scope: &Scope) -> Advice {
     for cause in &mut causes {
         cause.try_all(&mut trials);
     }
-    for cause in causes.iter_mut() {
+    for cause in &mut causes {
         cause.gather_symptoms(&mut facts);
     }
+
+    // The refusals come second: only those that are no symptom of another cause have a cause of their own.
     for mut cause in refusal::causes(&mut facts, &trials) {
         cause.try_all(&mut trials);
         cause.gather_symptoms(&mut facts);
         causes.push(cause);
     }
-    for cause in causes.iter_mut() {
+    for cause in &mut causes {
         cause.add_next_step(report);
     }
+
     let others = others(&facts, &mut trials);
     causes.sort_by_key(|cause| (cause.severity, std::cmp::Reverse(cause.findings.len())));
     Advice { causes, others }
@@ -127,14 +134,20 @@ fn others(facts: &Facts<'_>, trials: &mut Trials<'_, '_>) -> Vec<OtherCure> {
         }
     }
 
-    let remedies = open.iter().map(|(_, remedy)| remedy.clone());
+    let remedies = open.iter().map(|(_, remedy)| remedy.clone()).collect();
+    let rebuild_scope = if trials.names_blocks() {
+        RebuildScope::NamedBlocks
+    } else {
+        RebuildScope::Everything
+    };
     let mut others = Vec::new();
-    for merged in cure::merged(remedies, trials.names_blocks()) {
-        let findings: Vec<&Finding> = open
-            .iter()
-            .filter(|(_, remedy)| cure::is_part_of(remedy, &merged))
-            .map(|(finding, _)| *finding)
-            .collect();
+    for merged in cure::merged(remedies, rebuild_scope) {
+        let mut findings: Vec<&Finding> = Vec::new();
+        for (finding, remedy) in &open {
+            if cure::is_part_of(remedy, &merged) {
+                findings.push(finding);
+            }
+        }
         if let Some(cure) = trials.cure(merged) {
             others.push(OtherCure {
                 severity: worst(findings.iter().copied()),

@@ -37,86 +37,87 @@ pub(super) fn causes(facts: &mut Facts<'_>, trials: &Trials<'_, '_>) -> Vec<Caus
 
     let mut described = Vec::new();
     for ((reason, _), findings) in by_reason {
-        described.push((reason, found(&findings, facts.report, trials)));
+        described.push((reason, describe(&findings, facts.report, trials)));
     }
-    described
-        .into_iter()
-        .map(|(reason, found)| facts.cause(reason, found))
-        .collect()
+    let mut causes = Vec::new();
+    for (reason, found) in described {
+        causes.push(facts.cause(reason, found));
+    }
+    causes
 }
 
 /// Describes the findings with one reason, and collects the remedies for the first of them.
-fn found(findings: &[(usize, &Finding)], report: &Report, trials: &Trials<'_, '_>) -> Found {
-    let says = match findings {
-        [(_, only)] => only.message(),
-        _ => {
-            let mut nodes: BTreeSet<&String> = BTreeSet::new();
-            let mut pods: Vec<&Subject> = Vec::new();
-            for (_, finding) in findings {
-                if finding.code == Code::NodeWithoutAddresses {
-                    nodes.extend(&finding.nodes);
-                } else {
-                    pods.push(&finding.subject);
-                }
-            }
-            let why = findings.iter().find_map(|(_, finding)| why(finding));
-            let why = why.unwrap_or_default();
-            let nodes_get = count(nodes.len(), "node gets", "nodes get");
-            match (nodes.len(), pods.len()) {
-                (0, number) => {
-                    let pods_get = count(number, "pod gets", "pods get");
-                    format!("{pods_get} no address ({}): {why}", list(pods))
-                }
-                (_, 0) => format!("{nodes_get} no further address: {why}"),
-                (_, number) => {
-                    let pods_wait = count(number, "pod waits", "pods wait");
-                    format!("{nodes_get} no further address, and {pods_wait}: {why}")
-                }
-            }
-        }
-    };
-
-    let request = findings.iter().find_map(|(_, finding)| asking(finding));
+fn describe(findings: &[(usize, &Finding)], report: &Report, trials: &Trials<'_, '_>) -> Found {
+    let request = findings.iter().find_map(|(_, finding)| request_of(finding));
     let basis = trials.basis();
-    let explained = request.and_then(|request| explain(&basis.context, basis.snapshot, request));
-    let remedies = match explained {
-        Some(explained) => remedies(&explained, report),
+    let explanation = request.and_then(|request| explain(&basis.context, basis.snapshot, request));
+    let remedies = match explanation {
+        Some(explanation) => remedies(&explanation, report),
         None => Vec::new(),
     };
     Found {
-        says,
+        says: summary(findings),
         findings: findings.iter().map(|(position, _)| *position).collect(),
         remedies,
     }
 }
 
-fn why(finding: &Finding) -> Option<String> {
+/// Returns one sentence about nodes and pods that get no address for the same reason.
+fn summary(findings: &[(usize, &Finding)]) -> String {
+    if let [(_, only)] = findings {
+        return only.message();
+    }
+
+    let mut nodes: BTreeSet<&String> = BTreeSet::new();
+    let mut pods: Vec<&Subject> = Vec::new();
+    for (_, finding) in findings {
+        if finding.code == Code::NodeWithoutAddresses {
+            nodes.extend(&finding.nodes);
+        } else {
+            pods.push(&finding.subject);
+        }
+    }
+
+    let reason = findings.iter().find_map(|(_, finding)| reason_of(finding));
+    let reason = reason.unwrap_or_default();
+    if nodes.is_empty() {
+        let pods_get = count(pods.len(), "pod gets", "pods get");
+        return format!("{pods_get} no address ({}): {reason}", list(pods));
+    }
+    let nodes_get = count(nodes.len(), "node gets", "nodes get");
+    if pods.is_empty() {
+        return format!("{nodes_get} no further address: {reason}");
+    }
+    let pods_wait = count(pods.len(), "pod waits", "pods wait");
+    format!("{nodes_get} no further address, and {pods_wait}: {reason}")
+}
+
+/// Returns the allocator's first reason for refusing an address, in words.
+fn reason_of(finding: &Finding) -> Option<&str> {
     let Evidence::NoAddress(evidence) = &finding.evidence else {
         return None;
     };
-    evidence.refusals.first().map(|refusal| refusal.why.clone())
+    evidence.refusals.first().map(|refusal| refusal.why.as_str())
 }
 
-/// The request that a finding is about.
-fn asking(finding: &Finding) -> Option<Asking<'_>> {
-    match &finding.subject {
-        Subject::Endpoint(pod) => pod
-            .split_once('/')
-            .map(|(namespace, name)| Asking::Pod(namespace, name)),
-        _ => finding.nodes.first().map(|node| Asking::Node(node)),
-    }
+/// Returns the request that a finding is about: that of a pod, or of the next pod on a node.
+fn request_of(finding: &Finding) -> Option<Asking<'_>> {
+    let Subject::Endpoint(pod) = &finding.subject else {
+        return finding.nodes.first().map(|node| Asking::Node(node));
+    };
+    let (namespace, name) = pod.split_once('/')?;
+    Some(Asking::Pod(namespace, name))
 }
 
 /// The remedies to try for a request that gets no address: for the pod, and then for the node's tunnels.
 pub(super) fn remedies(explained: &Explanation, report: &Report) -> Vec<Remedy> {
     let mut remedies: Vec<Remedy> = Vec::new();
     for refused in explained.refusal().into_iter().chain(explained.tunnel_refusal()) {
-        let more = of_refusal(refused, &explained.node, report);
-        remedies.extend(
-            more.into_iter()
-                .filter(|remedy| !remedies.contains(remedy))
-                .collect::<Vec<_>>(),
-        );
+        for remedy in of_refusal(refused, &explained.node, report) {
+            if !remedies.contains(&remedy) {
+                remedies.push(remedy);
+            }
+        }
     }
     remedies
 }
@@ -195,11 +196,12 @@ fn release_nodes(report: &Report) -> Option<Remedy> {
 
 /// The same change of each pool that is passed over for such a reason.
 fn changes(refused: &Refused, change: PoolChange, is_meant: impl Fn(&PoolPassedOver) -> bool) -> Vec<Remedy> {
-    let meant = refused.pools.iter().filter(|(_, why)| is_meant(why));
-    meant
-        .map(|(pool, _)| Remedy::ChangePool {
-            pool: pool.clone(),
-            change,
-        })
-        .collect()
+    let mut changes = Vec::new();
+    for (pool, why) in &refused.pools {
+        if is_meant(why) {
+            let pool = pool.clone();
+            changes.push(Remedy::ChangePool { pool, change });
+        }
+    }
+    changes
 }

@@ -120,21 +120,23 @@ impl<'b, 's> Trials<'b, 's> {
         if is_outside(&remedy) {
             return Some(Cure { remedy, effect: None });
         }
-        if let Some((_, effect)) = self.tried.iter().find(|(known, _)| *known == remedy) {
-            let effect = Some(effect.clone()?);
-            return Some(Cure { remedy, effect });
-        }
-        if self.tried.len() >= MOST_TRIALS {
-            return Some(Cure { remedy, effect: None });
-        }
-        let effect = self
-            .effect(&remedy)
-            .filter(|effect| !effect.is_nothing())
-            .map(Arc::new);
-        self.tried.push((remedy.clone(), effect.clone()));
+
+        // Several causes may have the same remedy.
+        let tried = self.tried.iter().find(|(tried, _)| *tried == remedy);
+        let effect = match tried {
+            Some((_, effect)) => effect.clone(),
+            None if self.tried.len() >= MOST_TRIALS => return Some(Cure { remedy, effect: None }),
+            None => {
+                let effect = self.effect(&remedy).filter(|effect| !effect.is_nothing());
+                let effect = effect.map(Arc::new);
+                self.tried.push((remedy.clone(), effect.clone()));
+                effect
+            }
+        };
+        let effect = effect?;
         Some(Cure {
             remedy,
-            effect: Some(effect?),
+            effect: Some(effect),
         })
     }
 
@@ -144,11 +146,14 @@ impl<'b, 's> Trials<'b, 's> {
             Remedy::ReleaseNodes(nodes) => {
                 nodes.retain(|node| self.scope.has_node(node));
                 // All addresses of a node are more than those of a namespace.
-                (!nodes.is_empty() && self.scope.namespace.is_none()).then_some(remedy)
+                if nodes.is_empty() || self.scope.namespace.is_some() {
+                    return None;
+                }
             }
-            Remedy::Rebuild(blocks) if blocks.is_empty() && self.names_blocks() => None,
-            _ => Some(remedy),
+            Remedy::Rebuild(blocks) if blocks.is_empty() && self.names_blocks() => return None,
+            _ => {}
         }
+        Some(remedy)
     }
 
     /// Tries a remedy, and returns its effect; `None` if it changes nothing.
@@ -161,12 +166,9 @@ impl<'b, 's> Trials<'b, 's> {
                     return None;
                 }
                 let mut effect = self.with_world(|world| world.ipam_config = Some(after));
-                let turns_strict = after.strict_affinity && !before.strict_affinity;
-                effect.borrowed = if turns_strict {
-                    self.basis.context.borrowed_if_strict()
-                } else {
-                    0
-                };
+                if after.strict_affinity && !before.strict_affinity {
+                    effect.borrowed = self.basis.context.borrowed_if_strict();
+                }
                 Some(effect)
             }
             Remedy::ChangePool { pool, change } => {
@@ -186,15 +188,16 @@ impl<'b, 's> Trials<'b, 's> {
                 .iter()
                 .any(|skipped| skipped.reason == SkipReason::SeenOnce)
         };
-        let (plan, first, second_check) = if seen_once(&at_once) {
+        let released_at_once = released(&at_once);
+        let mut plan = at_once;
+        let mut second_check = None;
+        if seen_once(&plan) {
             self.basis.observations = self.seen;
-            let all = self.plan(remedy);
+            let after_second_check = self.plan(remedy);
             self.basis.observations = &[];
-            (all?, released(&at_once), Some(self.basis.context.grace))
-        } else {
-            let number = released(&at_once);
-            (at_once, number, None)
-        };
+            plan = after_second_check?;
+            second_check = Some(self.basis.context.grace);
+        }
         if plan.is_empty() {
             return None;
         }
@@ -228,7 +231,7 @@ impl<'b, 's> Trials<'b, 's> {
             .collect();
         let mut effect = Effect {
             addresses: released(&plan),
-            at_once: first,
+            at_once: released_at_once,
             second_check,
             cooldown: self.basis.cooldown,
             endpoints_only: matches!(remedy, Remedy::Rebuild(_)) && rebuild::needs_endpoints_only(snapshot),
@@ -313,10 +316,13 @@ impl<'b, 's> Trials<'b, 's> {
         let pools = world.pools.clone();
         let config = world.ipam_config;
         change(world);
-        let served = self.served();
+
+        let effect = self.served();
+
         let world = self.world();
-        (world.pools, world.ipam_config) = (pools, config);
-        served
+        world.pools = pools;
+        world.ipam_config = config;
+        effect
     }
 
     fn world(&mut self) -> &mut Snapshot {

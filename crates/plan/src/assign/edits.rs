@@ -35,7 +35,7 @@ pub(super) fn actions(basis: &Basis<'_>, request: &Request, writes: Vec<Write>) 
 
     let mut actions: Vec<Action> = Vec::new();
     for cidr in blocks {
-        actions.extend(BlockSteps::of(basis, request, &writes, cidr));
+        actions.extend(BlockSteps::actions(basis, request, &writes, cidr));
     }
 
     // The handle is created with its first block.
@@ -63,7 +63,7 @@ struct BlockSteps<'a, 's> {
 
 impl<'a, 's> BlockSteps<'a, 's> {
     /// Returns the steps for one block, from the allocator's writes of the block and of its affinities.
-    fn of(basis: &'a Basis<'s>, request: &'a Request, writes: &[Write], cidr: IpNet) -> Vec<Action> {
+    fn actions(basis: &'a Basis<'s>, request: &'a Request, writes: &[Write], cidr: IpNet) -> Vec<Action> {
         let mut steps = Self {
             basis,
             request,
@@ -173,13 +173,13 @@ impl<'a, 's> BlockSteps<'a, 's> {
 
     /// Notes the assigned addresses, and counts them in the request's handle. Returns their records.
     fn record(&mut self, after: &Block, is_new: impl Fn(u32) -> bool) -> Vec<(u32, Attribute)> {
-        let assigned = after
-            .allocations()
-            .filter(|allocation| is_new(allocation.ordinal));
-        let assigned = assigned.filter(|allocation| !allocation.attribute.is_windows_reserved());
-        let records: Vec<(u32, Attribute)> = assigned
-            .map(|allocation| (allocation.ordinal, allocation.attribute.to_attribute()))
-            .collect();
+        let mut records: Vec<(u32, Attribute)> = Vec::new();
+        for allocation in after.allocations() {
+            if is_new(allocation.ordinal) && !allocation.attribute.is_windows_reserved() {
+                records.push((allocation.ordinal, allocation.attribute.to_attribute()));
+            }
+        }
+
         let owner = after
             .owner()
             .map_or_else(|| "without an owner".to_owned(), |owner| format!("of {owner}"));
@@ -234,10 +234,9 @@ impl<'a, 's> BlockSteps<'a, 's> {
             }) => Some((affinity, revision.clone())),
             _ => None,
         };
-        let after = if let Some(Record::Affinity(affinity)) = &write.after {
-            Some(affinity)
-        } else {
-            None
+        let after = match &write.after {
+            Some(Record::Affinity(affinity)) => Some(affinity),
+            _ => None,
         };
 
         let subject = || Subject::affinity(key);
@@ -326,24 +325,18 @@ fn preconditions(basis: &Basis<'_>, node: &str, cidr: IpNet) -> Vec<(Key, Precon
     let mut preconditions: Vec<(Key, Precondition)> = as_read(basis.snapshot, &BTreeSet::from([node]))
         .into_iter()
         .collect();
-    let around = basis
-        .snapshot
-        .pools
-        .iter()
-        .filter(|pool| pool.value.cidr.contains(&cidr.addr()));
-    preconditions.extend(around.map(|pool| {
-        (
-            Key::Pool(pool.value.name.clone()),
-            Precondition::At(pool.revision.clone()),
-        )
-    }));
+    for pool in &basis.snapshot.pools {
+        if pool.value.cidr.contains(&cidr.addr()) {
+            let key = Key::Pool(pool.value.name.clone());
+            preconditions.push((key, Precondition::At(pool.revision.clone())));
+        }
+    }
     preconditions
 }
 
 fn block_of(record: Option<&Record>) -> Option<&Block> {
-    if let Record::Block(block) = record? {
-        Some(block)
-    } else {
-        None
+    match record? {
+        Record::Block(block) => Some(block),
+        _ => None,
     }
 }

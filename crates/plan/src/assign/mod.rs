@@ -70,11 +70,13 @@ pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Plan {
 }
 
 fn assigned_addresses(actions: &[Action]) -> Vec<IpAddr> {
-    let changes = actions.iter().flat_map(|action| &action.changes);
-    changes
-        .filter(|change| change.action == Verb::AssignAddress)
-        .filter_map(|change| change.subject.address())
-        .collect()
+    let mut addresses = Vec::new();
+    for change in actions.iter().flat_map(|action| &action.changes) {
+        if change.action == Verb::AssignAddress {
+            addresses.extend(change.subject.address());
+        }
+    }
+    addresses
 }
 
 struct Planner<'b, 's> {
@@ -105,21 +107,20 @@ impl Planner<'_, '_> {
             ));
         }
 
-        let differs_by_case = |other: &str| other != id && other.eq_ignore_ascii_case(&id);
-        if snapshot.datastore == DatastoreKind::Kubernetes
-            && let Some(other) = snapshot
+        if snapshot.datastore == DatastoreKind::Kubernetes {
+            let mut ids = snapshot
                 .handles
                 .iter()
-                .map(|handle| handle.value.id().to_string())
-                .find(|other| differs_by_case(other))
-        {
-            let detail =
-                format!("it would share one object with the handle {other}, which differs only in case");
-            return Some(Skipped::new(
-                Subject::Handle(id),
-                SkipReason::NeedsDecision,
-                detail,
-            ));
+                .map(|handle| handle.value.id().to_string());
+            if let Some(other) = ids.find(|other| *other != id && other.eq_ignore_ascii_case(&id)) {
+                let detail =
+                    format!("it would share one object with the handle {other}, which differs only in case");
+                return Some(Skipped::new(
+                    Subject::Handle(id),
+                    SkipReason::NeedsDecision,
+                    detail,
+                ));
+            }
         }
 
         if let Some(owner) = self.owner_of_handle(&id) {
@@ -134,17 +135,17 @@ impl Planner<'_, '_> {
     fn owner_of_handle(&self, id: &str) -> Option<String> {
         let handles = HandleAllocations::new(self.basis, &HashSet::from([id.to_owned()]));
         let allocated = handles.allocated(id);
-        let records: Vec<(IpNet, u32)> = allocated
-            .iter()
-            .map(|allocated| (allocated.block, allocated.guard.ordinal))
-            .collect();
+        let mut records: Vec<(IpNet, u32)> = Vec::new();
+        for allocation in allocated {
+            records.push((allocation.block, allocation.guard.ordinal));
+        }
         let context = &self.basis.context;
         let owners = context.recorded_owners(&records);
-        let is_live =
-            |owner: &RecordedOwner| matches!(owner, RecordedOwner::UsesAddress | RecordedOwner::Idle);
-        let index = owners.iter().position(is_live)?;
+        let first_live = owners
+            .iter()
+            .position(|owner| matches!(owner, RecordedOwner::UsesAddress | RecordedOwner::Idle))?;
 
-        let address = allocated.get(index)?.address;
+        let address = allocated.get(first_live)?.address;
         let users = context.owners_of(address);
         if users.is_empty() {
             Some(format!("the owner of {address}"))
@@ -173,17 +174,19 @@ impl Planner<'_, '_> {
     /// records them. The allocator would treat them as free.
     fn unrecorded(&self) -> Vec<IpAddr> {
         let index = &self.basis.context.index;
-        let pools = &self.basis.snapshot.pools;
+        let snapshot = self.basis.snapshot;
         let mut addresses = Vec::new();
-        for pool in pools {
+        for pool in &snapshot.pools {
             let cidr = pool.value.cidr;
             addresses.extend(index.uses_in(cidr).iter().map(|used| used.address));
             addresses.extend(index.mentioned_in(cidr).iter().copied());
         }
-        let pools = pools.iter().map(|pool| pool.value.cidr);
-        for service in Places::of(self.basis.snapshot, pools).services {
+
+        let cidrs = snapshot.pools.iter().map(|pool| pool.value.cidr);
+        for service in Places::of(snapshot, cidrs).services {
             addresses.push(service.address);
         }
+
         addresses.retain(|address| !is_recorded(self.basis, *address));
         addresses
     }
@@ -268,7 +271,7 @@ impl Planner<'_, '_> {
         };
 
         match without_waiting(allocator.assign_ip(&wanted)) {
-            Ok(()) => self.warn_about(address),
+            Ok(()) => self.warn_of_exclusions(address),
             Err(error) => {
                 let skipped = refusal::explain(self.basis, &self.request.node, address, &error);
                 self.plan.skipped.push(skipped);
@@ -276,11 +279,12 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Warns of reservations and node selectors, which only automatic assignment respects.
-    fn warn_about(&mut self, address: IpAddr) {
+    /// Warns if automatic assignment would not give the address to the node: its pool selects other nodes, or it is
+    /// reserved. An assignment by hand respects neither.
+    fn warn_of_exclusions(&mut self, address: IpAddr) {
         if let Some(pool) = self.basis.context.index.enabled_pool_around(address)
-            && let Ok(nodes) = pool.selected_nodes()
-            && !nodes.matches(&self.node.labels)
+            && let Ok(selector) = pool.selected_nodes()
+            && !selector.matches(&self.node.labels)
         {
             let warning = format!(
                 "{address} is in pool {}, whose nodeSelector ({}) does not select the node: pods on the node get addresses there only if they request the pool",
@@ -289,14 +293,22 @@ impl Planner<'_, '_> {
             self.plan.warnings.push(warning.into());
         }
 
-        let covers = |cidrs: &[IpNet]| cidrs.iter().any(|cidr| cidr.contains(&address));
-        let mut reservations = self.basis.snapshot.reservations.iter();
-        if let Some(reservation) = reservations.find(|reservation| covers(&reservation.value.cidrs)) {
-            let warning = format!(
-                "{address} is reserved by {}, which only excludes it from automatic assignment",
-                reservation.value.name
-            );
-            self.plan.warnings.push(warning.into());
+        for reservation in self
+            .basis
+            .snapshot
+            .reservations
+            .iter()
+            .map(|stored| &stored.value)
+        {
+            if reservation.cidrs.iter().any(|cidr| cidr.contains(&address)) {
+                let warning = format!(
+                    "{address} is reserved by {}, which only excludes it from automatic assignment",
+                    reservation.name
+                );
+                self.plan.warnings.push(warning.into());
+                // One reservation is reason enough.
+                break;
+            }
         }
     }
 }
@@ -329,9 +341,11 @@ fn is_recorded(basis: &Basis<'_>, address: IpAddr) -> bool {
 
 /// Refuses the addresses of a plan that are in use now, except those in `objected`.
 pub fn taken_since(basis: &Basis<'_>, plan: &Plan) -> Vec<Skipped> {
-    let addresses = plan
-        .forced
-        .iter()
-        .filter(|address| !plan.objected.contains(address));
-    addresses.filter_map(|address| in_use(basis, *address)).collect()
+    let mut refused = Vec::new();
+    for address in &plan.forced {
+        if !plan.objected.contains(address) {
+            refused.extend(in_use(basis, *address));
+        }
+    }
+    refused
 }

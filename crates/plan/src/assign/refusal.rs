@@ -25,8 +25,11 @@ pub(super) fn explain(basis: &Basis<'_>, node: &str, address: IpAddr, error: &Er
         ),
         Error::Overlap { .. } => Refusal::new(SkipReason::Overlap, error.to_string()),
         Error::ForeignBlock(cidr) => {
-            let owner = basis.context.index.block(*cidr).and_then(|block| block.owner);
-            let owner = owner.map_or_else(|| "another node".to_owned(), ToString::to_string);
+            let block = basis.context.index.block(*cidr);
+            let owner = match block.and_then(|block| block.owner) {
+                Some(owner) => owner.to_string(),
+                None => "another node".to_owned(),
+            };
             let detail =
                 format!("{address} is in block {cidr}, which belongs to {owner}, and strict affinity is on");
             Refusal::new(SkipReason::NotAvailable, detail)
@@ -62,23 +65,25 @@ pub(super) fn explain_choice(basis: &Basis<'_>, error: &Error) -> String {
 
 /// Refuses an address that the allocator would never assign to a pod.
 pub(super) fn never_given(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
-    let mut around = basis.context.index.blocks_around(address);
-    let of_services = around.find(|block| matches!(block.owner, Some(BlockOwner::Virtual(_))));
-    let detail = match (of_services, basis.context.index.enabled_pool_around(address)) {
-        (Some(block), _) => {
-            format!(
-                "{address} is in block {}, which is for LoadBalancer services",
-                block.key
-            )
-        }
-        (None, Some(pool)) if !pool.allows(PoolUse::Workload) => {
-            format!(
-                "{address} is in pool {}: {}",
-                pool.name,
-                PoolPassedOver::Use(PoolUse::Workload)
-            )
-        }
-        (None, _) => return None,
+    let index = &basis.context.index;
+    let service_block = index
+        .blocks_around(address)
+        .find(|block| matches!(block.owner, Some(BlockOwner::Virtual(_))));
+    let detail = if let Some(block) = service_block {
+        format!(
+            "{address} is in block {}, which is for LoadBalancer services",
+            block.key
+        )
+    } else if let Some(pool) = index.enabled_pool_around(address)
+        && !pool.allows(PoolUse::Workload)
+    {
+        format!(
+            "{address} is in pool {}: {}",
+            pool.name,
+            PoolPassedOver::Use(PoolUse::Workload)
+        )
+    } else {
+        return None;
     };
     Some(Skipped::new(
         Subject::Address(address),
@@ -142,8 +147,8 @@ fn recorded_for(record: &Allocation<'_>) -> String {
         Some(handle) => format!("under the handle {handle}"),
         None => "without a handle".to_owned(),
     };
-    let said = |key: &str| attribute.owner.as_ref().and_then(|owner| owner.get(key).cloned());
-    match (said("namespace"), said("pod"), said("node")) {
+    let owner = attribute.owner.unwrap_or_default();
+    match (owner.get("namespace"), owner.get("pod"), owner.get("node")) {
         (Some(namespace), Some(pod), Some(node)) => format!("{handle}, for {namespace}/{pod} on {node}"),
         (Some(namespace), Some(pod), None) => format!("{handle}, for {namespace}/{pod}"),
         (_, _, Some(node)) => format!("{handle}, on {node}"),

@@ -70,94 +70,98 @@ struct Holding<'s> {
 impl<'s> HandleAllocations<'s> {
     /// Looks up `handles`, which are clean IDs, in one pass over the blocks and one over the stored handles.
     pub(crate) fn new(basis: &Basis<'s>, handles: &HashSet<String>) -> Self {
-        let mut known: FastMap<Text, Holding<'s>> = handles
+        let mut holdings: FastMap<Text, Holding<'s>> = handles
             .iter()
             .map(|id| (Text::new(id), Holding::default()))
             .collect();
-        if known.is_empty() {
-            return Self(known);
+        if holdings.is_empty() {
+            return Self(holdings);
         }
 
-        // A large cluster has a million records and a million handles, of which few are known here.
+        // A large cluster has a million records and a million handles, of which few are looked up here.
         let blocks = &basis.context.index.blocks;
         let allocated = in_parts(BLOCKS, blocks.len(), |range| {
-            allocations_of(&blocks[range], |id| known.contains_key(id.packed()))
+            allocations_of(&blocks[range], |id| holdings.contains_key(id.packed()))
         });
         let stored = &basis.snapshot.handles;
         let objects = in_parts(OBJECTS, stored.len(), |range| {
-            let is_known = |object: &&Versioned<Handle>| {
+            let is_wanted = |object: &&Versioned<Handle>| {
                 let id = object.value.id().cut_at_carriage_return();
-                !object.value.is_deleted() && known.contains_key(id.packed())
+                !object.value.is_deleted() && holdings.contains_key(id.packed())
             };
-            stored[range].iter().filter(is_known).collect::<Vec<_>>()
+            stored[range].iter().filter(is_wanted).collect::<Vec<_>>()
         });
 
-        for (id, allocated) in allocated.into_iter().flatten() {
-            if let Some(holding) = known.get_mut(id.packed()) {
-                push(&mut holding.allocated, allocated);
+        for (id, allocation) in allocated.into_iter().flatten() {
+            if let Some(holding) = holdings.get_mut(id.packed()) {
+                push(&mut holding.allocated, allocation);
             }
         }
         for object in objects.into_iter().flatten() {
             let id = object.value.id().cut_at_carriage_return();
-            if let Some(holding) = known.get_mut(id.packed()) {
+            if let Some(holding) = holdings.get_mut(id.packed()) {
                 push(&mut holding.objects, object);
             }
         }
 
-        Self(known)
+        Self(holdings)
     }
 
-    fn of(&self, id: &str) -> Option<&Holding<'s>> {
+    fn holding(&self, id: &str) -> Option<&Holding<'s>> {
         self.0.get(&Text::new(id))
     }
 
     pub(crate) fn allocated(&self, id: &str) -> &[Allocated] {
-        self.of(id).map_or(&[], |holding| holding.allocated.as_slice())
+        self.holding(id)
+            .map_or(&[], |holding| holding.allocated.as_slice())
     }
 
     pub(crate) fn objects(&self, id: &str) -> &[&'s Versioned<Handle>] {
-        self.of(id).map_or(&[], |holding| holding.objects.as_slice())
+        self.holding(id).map_or(&[], |holding| holding.objects.as_slice())
     }
 
     /// Counts the addresses that each block records under the handle.
     pub(crate) fn counts(&self, id: &str) -> BTreeMap<IpNet, i64> {
-        self.allocated(id)
-            .iter()
-            .fold(BTreeMap::new(), |mut counts, allocated| {
-                *counts.entry(allocated.block).or_default() += 1;
-                counts
-            })
+        let mut counts = BTreeMap::new();
+        for allocation in self.allocated(id) {
+            *counts.entry(allocation.block).or_default() += 1;
+        }
+        counts
     }
 
     /// Returns edits of the objects whose counts differ from the blocks' records, with their preconditions.
     pub(crate) fn corrections(&self, id: &str) -> Vec<(Edit, Vec<(Key, Precondition)>)> {
-        let counts = self.counts(id);
-        let is_wrong = |object: &&&Versioned<Handle>| {
-            let claimed: BTreeMap<IpNet, i64> = object.value.blocks().collect();
-            claimed != counts
-        };
-        let correction = |object: &&Versioned<Handle>| {
-            let mut all: BTreeMap<IpNet, i64> = object.value.blocks().map(|(cidr, _)| (cidr, 0)).collect();
-            all.extend(&counts);
-            let evidence = recorded(id, &object.value, &all);
-            let edit = HandleEdit::Counts(object.revision.clone(), all.into_iter().collect());
-            (Edit::Handle(object.value.id().to_string(), edit), evidence)
-        };
-        self.objects(id).iter().filter(is_wrong).map(correction).collect()
+        let recorded_counts = self.counts(id);
+        let mut corrections = Vec::new();
+        for object in self.objects(id) {
+            let stored_counts: BTreeMap<IpNet, i64> = object.value.blocks().collect();
+            if stored_counts == recorded_counts {
+                continue;
+            }
+
+            // A block that records no address of the handle is counted as 0.
+            let mut counts: BTreeMap<IpNet, i64> =
+                stored_counts.into_keys().map(|block| (block, 0)).collect();
+            counts.extend(&recorded_counts);
+            let evidence = recorded(id, &object.value, &counts);
+            let edit = HandleEdit::Counts(object.revision.clone(), counts.into_iter().collect());
+            corrections.push((Edit::Handle(object.value.id().to_string(), edit), evidence));
+        }
+        corrections
     }
 }
 
-/// Returns the allocations in sound blocks whose handles are known, each with the clean ID of its handle.
+/// Returns the allocations in sound blocks whose handles are wanted, each with the clean ID of its handle.
 fn allocations_of<'s>(
     blocks: &[IndexedBlock<'s>],
-    is_known: impl Fn(TextRef<'s>) -> bool,
+    is_wanted: impl Fn(TextRef<'s>) -> bool,
 ) -> Vec<(TextRef<'s>, Allocated)> {
     let mut found = Vec::new();
     for block in blocks {
         let Some(sound) = block.sound else { continue };
         for (ordinal, handle) in sound.handles() {
             let id = handle.cut_at_carriage_return();
-            if !is_known(id) {
+            if !is_wanted(id) {
                 continue;
             }
             if let Some(allocation) = sound.allocation(ordinal) {

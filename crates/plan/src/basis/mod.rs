@@ -64,7 +64,10 @@ fn missing_evidence(snapshot: &Snapshot, report: &Report) -> Option<&'static str
     if snapshot.nodes.is_empty() {
         return Some("node");
     }
-    (snapshot.endpoints.is_empty() && snapshot.pods.is_empty()).then_some("workload endpoint or pod")
+    if snapshot.endpoints.is_empty() && snapshot.pods.is_empty() {
+        return Some("workload endpoint or pod");
+    }
+    None
 }
 
 impl<'s> Basis<'s> {
@@ -107,15 +110,17 @@ impl<'s> Basis<'s> {
 
     /// Returns the code of the worst finding about a subject.
     pub fn worst(&self, subject: &Subject) -> Option<Code> {
-        let found = Code::ALL.iter().filter_map(|code| self.finding(*code, subject));
-        found
-            .min_by_key(|finding| (finding.severity, finding.code))
-            .map(|finding| finding.code)
+        let findings = Code::ALL.iter().filter_map(|code| self.finding(*code, subject));
+        let worst = findings.min_by_key(|finding| (finding.severity, finding.code))?;
+        Some(worst.code)
     }
 
     /// Returns the findings with this code, in the order of the report.
     pub fn findings(&self, code: Code) -> impl Iterator<Item = &'s Finding> {
-        self.report.findings.iter().filter(move |f| f.code == code)
+        self.report
+            .findings
+            .iter()
+            .filter(move |finding| finding.code == code)
     }
 
     /// Returns the affinity of a block's owner for that block, unless it is marked deleted.
@@ -142,12 +147,12 @@ impl<'s> Basis<'s> {
     /// Returns the objects that cannot be decoded.
     pub(crate) fn undecodable(&self) -> &Undecodable<'s> {
         self.undecodable.get_or_init(|| {
-            let keyed = self
-                .snapshot
-                .defects
-                .iter()
-                .filter_map(|defect| Some((&*defect.path, defect.key.as_ref()?)));
-            let by_path: HashMap<_, _> = keyed.collect();
+            let mut by_path: HashMap<&str, &Key> = HashMap::new();
+            for defect in &self.snapshot.defects {
+                if let Some(key) = &defect.key {
+                    by_path.insert(&defect.path, key);
+                }
+            }
             Undecodable {
                 keys: by_path.values().copied().collect(),
                 by_path,
@@ -157,12 +162,10 @@ impl<'s> Basis<'s> {
 
     /// Counts the findings by code.
     pub fn counts(&self) -> BTreeMap<Code, usize> {
-        self.report
-            .findings
-            .iter()
-            .fold(BTreeMap::new(), |mut counts, finding| {
-                *counts.entry(finding.code).or_default() += 1;
-                counts
-            })
+        let mut counts = BTreeMap::new();
+        for finding in &self.report.findings {
+            *counts.entry(finding.code).or_default() += 1;
+        }
+        counts
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Preconditions {
 impl Preconditions {
     /// Looks up the objects that any of the findings depends on, all together instead of once per finding.
     pub(crate) fn new<'f>(snapshot: &Snapshot, findings: impl IntoIterator<Item = &'f Finding>) -> Self {
-        let wanted: BTreeSet<Key> = findings.into_iter().flat_map(preconditions).collect();
+        let wanted: BTreeSet<Key> = findings.into_iter().flat_map(dependencies).collect();
         Self {
             as_read: as_read(snapshot, &wanted),
         }
@@ -25,11 +25,15 @@ impl Preconditions {
 
     /// Returns the preconditions of a finding: each object that it depends on is absent, or as it was read.
     pub(crate) fn of(&self, finding: &Finding) -> Vec<(Key, Precondition)> {
-        let expect = |key: Key| {
-            let expect = self.as_read.get(&key).cloned();
-            (key, expect.unwrap_or(Precondition::Absent))
-        };
-        preconditions(finding).into_iter().map(expect).collect()
+        let mut preconditions = Vec::new();
+        for key in dependencies(finding) {
+            let precondition = match self.as_read.get(&key) {
+                Some(as_read) => as_read.clone(),
+                None => Precondition::Absent,
+            };
+            preconditions.push((key, precondition));
+        }
+        preconditions
     }
 }
 
@@ -77,8 +81,11 @@ impl<'s> Users<'s> {
     }
 
     pub(crate) fn pod(&self, index: u32) -> Precondition {
-        let expect = || unchanged(&ReadObject::Pod(&self.snapshot.pods[index as usize]));
-        self.pods.borrow_mut().entry(index).or_insert_with(expect).clone()
+        let mut preconditions = self.pods.borrow_mut();
+        let of_pod = preconditions
+            .entry(index)
+            .or_insert_with(|| unchanged(&ReadObject::Pod(&self.snapshot.pods[index as usize])));
+        of_pod.clone()
     }
 
     pub(crate) fn service(&self, index: u32) -> Precondition {
@@ -87,16 +94,19 @@ impl<'s> Users<'s> {
 }
 
 /// Returns the objects that a finding depends on, except blocks, handles and affinities, which have their own guards.
-fn preconditions(finding: &Finding) -> BTreeSet<Key> {
-    let dependencies = finding
-        .depends_on
-        .iter()
-        .filter(|key| !matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_)));
-    dependencies.cloned().chain(gone_nodes(finding)).collect()
+fn dependencies(finding: &Finding) -> BTreeSet<Key> {
+    let mut dependencies = BTreeSet::new();
+    for key in &finding.depends_on {
+        if !matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_)) {
+            dependencies.insert(key.clone());
+        }
+    }
+    dependencies.extend(missing_nodes(finding));
+    dependencies
 }
 
 /// Returns the nodes whose absence makes the address count as leaked.
-fn gone_nodes(finding: &Finding) -> Vec<Key> {
+fn missing_nodes(finding: &Finding) -> Vec<Key> {
     let Evidence::Address(evidence) = &finding.evidence else {
         return Vec::new();
     };

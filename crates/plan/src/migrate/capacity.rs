@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::{fmt, mem};
 
 use calipam_assign::{Family, NodeNeed, NodeRoom, Outlook};
-use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::pool::Pool;
@@ -34,16 +33,16 @@ pub struct NodeCapacity {
 /// Runs the allocator for the users of the old pool, as if the old pool were disabled and the new pool enabled. Leaves
 /// the snapshot unchanged.
 pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
-    let disabled = |pool: &Versioned<Pool>| {
-        let is_old = pool.value.name == migration.old.name;
-        Pool {
-            disabled: pool.value.disabled || is_old,
-            ..pool.value.clone()
+    let mut pools: Vec<Pool> = snapshot.pools.iter().map(|pool| pool.value.clone()).collect();
+    for pool in &mut pools {
+        if pool.name == migration.old.name {
+            pool.disabled = true;
         }
-    };
-    let mut after: Vec<Pool> = snapshot.pools.iter().map(disabled).collect();
-    open(&mut after, migration.new.as_ref());
-    capacity_in(snapshot, after, users)
+    }
+    if let Some(new) = &migration.new {
+        open(&mut pools, new);
+    }
+    capacity_in(snapshot, pools, users)
 }
 
 /// Runs the allocator for the way back from a temporary pool, as if the old pool were empty and had been created again
@@ -57,67 +56,68 @@ pub fn capacity_back(snapshot: &mut Snapshot, migration: &Migration, users: &[Us
     else {
         return Vec::new();
     };
-    let is_there = |cidr: IpNet| overlap(cidr, successor.cidr);
-    let blocks = mem::take(&mut snapshot.blocks);
-    let affinities = mem::take(&mut snapshot.affinities);
-    snapshot.blocks = blocks
-        .iter()
-        .filter(|block| !is_there(block.value.key))
-        .cloned()
-        .collect();
-    snapshot.affinities = affinities
-        .iter()
-        .filter(|affinity| !is_there(affinity.value.key.cidr))
-        .cloned()
-        .collect();
 
-    let mut after: Vec<Pool> = snapshot.pools.iter().map(|pool| pool.value.clone()).collect();
-    after.retain(|pool| ![&migration.old.name, &temporary.name].contains(&&pool.name));
-    let again = Pool {
+    // The old pool will be empty by then, with its blocks and affinities deleted.
+    let blocks = mem::take(&mut snapshot.blocks);
+    for block in &blocks {
+        if !overlap(block.value.key, successor.cidr) {
+            snapshot.blocks.push(block.clone());
+        }
+    }
+    let affinities = mem::take(&mut snapshot.affinities);
+    for affinity in &affinities {
+        if !overlap(affinity.value.key.cidr, successor.cidr) {
+            snapshot.affinities.push(affinity.clone());
+        }
+    }
+
+    let mut pools: Vec<Pool> = snapshot.pools.iter().map(|pool| pool.value.clone()).collect();
+    pools.retain(|pool| pool.name != migration.old.name && pool.name != temporary.name);
+    let created_again = Pool {
         block_size: successor.block_size,
         disabled: false,
         ..migration.old.clone()
     };
-    open(&mut after, Some(&again));
-    let capacity = capacity_in(snapshot, after, users);
-    (snapshot.blocks, snapshot.affinities) = (blocks, affinities);
+    open(&mut pools, &created_again);
+    let capacity = capacity_in(snapshot, pools, users);
+
+    snapshot.blocks = blocks;
+    snapshot.affinities = affinities;
     capacity
 }
 
-/// Creates or enables a pool.
-fn open(pools: &mut Vec<Pool>, new: Option<&Pool>) {
-    let Some(new) = new else { return };
-    let open = Pool {
+/// Adds an enabled pool to the pools, in place of the one with its name if there is one.
+fn open(pools: &mut Vec<Pool>, pool: &Pool) {
+    let enabled = Pool {
         disabled: false,
         not_allocatable: None,
-        ..new.clone()
+        ..pool.clone()
     };
-    match pools.iter_mut().find(|pool| pool.name == new.name) {
-        Some(pool) => *pool = open,
-        None => pools.push(open),
+    match pools.iter_mut().find(|other| other.name == pool.name) {
+        Some(other) => *other = enabled,
+        None => pools.push(enabled),
     }
 }
 
-/// Returns the addresses that the allocator finds for the users in the pools `after`. Leaves the snapshot unchanged.
-pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) -> Vec<NodeCapacity> {
-    let after = after
-        .into_iter()
-        .map(|value| Versioned {
-            value,
-            revision: Revision::Etcd(0),
-        })
-        .collect();
-    let before = mem::replace(&mut snapshot.pools, after);
+/// Returns the addresses that the allocator finds for the users in these pools, which replace those of the snapshot for
+/// the time of the call.
+pub fn capacity_in(snapshot: &mut Snapshot, pools: Vec<Pool>, users: &[User]) -> Vec<NodeCapacity> {
+    let mut stored = Vec::new();
+    for value in pools {
+        let revision = Revision::Etcd(0);
+        stored.push(Versioned { value, revision });
+    }
+    let original = mem::replace(&mut snapshot.pools, stored);
 
     let mut capacity = Vec::new();
     for family in Family::BOTH {
-        let users = users
+        let of_family = users
             .iter()
             .filter(|user| Family::of_address(user.address) == family);
-        capacity.extend(assign_to(snapshot, family, users));
+        capacity.extend(assign_to(snapshot, family, of_family));
     }
 
-    snapshot.pools = before;
+    snapshot.pools = original;
     capacity
 }
 

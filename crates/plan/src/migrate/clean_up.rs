@@ -34,32 +34,25 @@ pub fn clean_up(basis: &Basis<'_>, migration: &Migration) -> Plan {
         ..release::plan(basis, &leaked)
     };
     let mut releases = HashMap::new();
-    for (place, action) in plan.actions.iter().enumerate() {
-        let frees = |edit: &Edit| matches!(edit, Edit::Block(_, BlockEdit::Release { .. }));
-        let blocks = action
-            .step
-            .edits()
-            .filter(|edit| frees(edit))
-            .filter_map(Edit::block);
-        releases.extend(blocks.map(|block| (block, place)));
+    for (position, action) in plan.actions.iter().enumerate() {
+        for edit in action.step.edits() {
+            if let Edit::Block(block, BlockEdit::Release { .. }) = edit {
+                releases.insert(*block, position);
+            }
+        }
     }
-    let pool = &migration.old.name;
     let mut planner = Planner {
         basis,
-        pool,
+        pool: &migration.old.name,
         plan,
         releases,
         done: BTreeSet::new(),
     };
 
-    for block in basis
-        .context
-        .index
-        .blocks
-        .iter()
-        .filter(|block| overlap(block.key, old))
-    {
-        planner.block(block);
+    for block in &basis.context.index.blocks {
+        if overlap(block.key, old) {
+            planner.block(block);
+        }
     }
     for hidden in basis.snapshot.hidden_blocks() {
         if overlap(hidden, old) && basis.context.index.block(hidden).is_none() {
@@ -69,6 +62,7 @@ pub fn clean_up(basis: &Basis<'_>, migration: &Migration) -> Plan {
     planner.half_deleted(old);
     planner.affinities(old);
 
+    // An action whose edits were moved into that of a block is empty now.
     let mut plan = planner.plan;
     plan.actions.retain(|action| action.step.edits().next().is_some());
     plan.skipped.sort();
@@ -81,7 +75,7 @@ struct Planner<'b, 's> {
     /// The name of the old pool.
     pool: &'b str,
     plan: Plan,
-    /// The places of the actions that release addresses, by block.
+    /// The positions of the actions that release addresses, by block.
     releases: HashMap<IpNet, usize>,
     /// Affinities that are deleted with their blocks, by block and holder.
     done: BTreeSet<(IpNet, String)>,
@@ -163,10 +157,11 @@ impl<'s> Planner<'_, 's> {
 
     /// Finishes half-done deletions of blocks.
     fn half_deleted(&mut self, old: IpNet) {
-        let stored = self.basis.snapshot.blocks.iter();
-        for block in stored.filter(|block| block.value.content.is_deleted() && overlap(block.value.key, old))
-        {
+        for block in &self.basis.snapshot.blocks {
             let cidr = block.value.key;
+            if !block.value.content.is_deleted() || !overlap(cidr, old) {
+                continue;
+            }
             let delete = Edit::Delete(Key::Block(cidr), block.revision.clone());
             let subject = Subject::Block(cidr);
             let why = "its deletion stopped half-way";
@@ -181,14 +176,11 @@ impl<'s> Planner<'_, 's> {
 
     /// Deletes affinities that are marked deleted, or whose block does not belong to the holder.
     fn affinities(&mut self, old: IpNet) {
-        for affinity in self
-            .basis
-            .snapshot
-            .affinities
-            .iter()
-            .filter(|a| overlap(a.value.key.cidr, old))
-        {
+        for affinity in &self.basis.snapshot.affinities {
             let key = &affinity.value.key;
+            if !overlap(key.cidr, old) {
+                continue;
+            }
             let block = self.basis.context.index.block(key.cidr);
             let is_own = block.is_some_and(|block| block.owner == Some(&key.owner()));
             let is_kept = is_own && !affinity.value.deleted;
@@ -202,13 +194,13 @@ impl<'s> Planner<'_, 's> {
                 continue;
             }
             let delete = Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone());
+            let mut evidence = None;
+            let mut cause = "it is marked deleted";
             // An affinity that is marked deleted can be removed even if its holder owns the block.
-            let evidence = (!affinity.value.deleted).then(|| not_owned_by_holder(key));
-            let cause = if affinity.value.deleted {
-                "it is marked deleted"
-            } else {
-                "its holder has no such block"
-            };
+            if !affinity.value.deleted {
+                evidence = Some(not_owned_by_holder(key));
+                cause = "its holder has no such block";
+            }
             let why = format!("{cause}, and pool {} is disabled", self.pool);
             let changes = vec![Change::new(
                 Verb::DeleteAffinity,
@@ -240,9 +232,13 @@ fn nothing() -> Action {
 
 /// Counts the addresses of the block that the action releases.
 fn releases(action: &Action, cidr: IpNet) -> usize {
-    let of_edit = |edit: &Edit| match edit {
-        Edit::Block(block, BlockEdit::Release { held, .. }) if *block == cidr => held.len(),
-        _ => 0,
-    };
-    action.step.edits().map(of_edit).sum()
+    let mut released = 0;
+    for edit in action.step.edits() {
+        if let Edit::Block(block, BlockEdit::Release { held, .. }) = edit
+            && *block == cidr
+        {
+            released += held.len();
+        }
+    }
+    released
 }

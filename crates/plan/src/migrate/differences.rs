@@ -33,21 +33,26 @@ fn settings() -> [(&'static str, Value); 8] {
 pub fn differences(old: &Document, new: &Document) -> Vec<Difference> {
     let mut differences = Vec::new();
     for (setting, default) in settings() {
-        let value = |pool: &Document| {
-            let stated = pool.spec().and_then(|spec| spec.get(setting));
-            let value = stated.filter(|value| !value.is_null()).unwrap_or(&default);
-            match value.as_str() {
-                Some(text) => text.to_owned(),
-                None => value.to_string(),
-            }
-        };
-        let from = value(old);
-        let to = value(new);
+        let from = text_of(old, setting, &default);
+        let to = text_of(new, setting, &default);
         if from != to {
             differences.push(Difference { setting, from, to });
         }
     }
     differences
+}
+
+/// Returns the value of a setting in a pool's `spec`, or else the default, as text.
+fn text_of(pool: &Document, setting: &str, default: &Value) -> String {
+    let stated = pool.spec().and_then(|spec| spec.get(setting));
+    let value = match stated {
+        Some(value) if !value.is_null() => value,
+        _ => default,
+    };
+    match value.as_str() {
+        Some(text) => text.to_owned(),
+        None => value.to_string(),
+    }
 }
 
 #[cfg(test)]

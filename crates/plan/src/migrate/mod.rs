@@ -206,11 +206,11 @@ pub fn plan_pools(
             return Err(Refused::new(message).hint(OTHER_POOL_FIRST));
         }
         (Phase::Create, Some(new), None) => {
-            is_free(old, &stored.old)?;
+            refuse_managed(old, &stored.old)?;
             create(snapshot, old, new, &stored.old)
         }
         (Phase::Create, Some(new), Some(stored)) => {
-            is_free(new, stored)?;
+            refuse_managed(new, stored)?;
             let enable = Edit::Pool(new.name.clone(), PoolEdit::SetDisabled(stored.clone(), false));
             action(
                 old,
@@ -221,7 +221,7 @@ pub fn plan_pools(
             )
         }
         (Phase::Disable, ..) => {
-            is_free(old, &stored.old)?;
+            refuse_managed(old, &stored.old)?;
             let why = "addresses that are in use stay, but no new ones are assigned from it".to_owned();
             let disable = Edit::Pool(old.name.clone(), PoolEdit::SetDisabled(stored.old.clone(), true));
             requiring_pools(
@@ -231,7 +231,7 @@ pub fn plan_pools(
             )
         }
         (Phase::Delete, ..) => {
-            is_free(old, &stored.old)?;
+            refuse_managed(old, &stored.old)?;
             if let Some(finalizer) = stored.old.finalizers().first() {
                 let message = format!(
                     "the pool {} has the finalizer {finalizer}: Calico itself deletes the pool, after looking for blocks",
@@ -307,19 +307,17 @@ const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const OPERATOR: &str = "tigera-operator";
 
 /// Refuses a pool that Tigera's operator manages and would change back.
-fn is_free(pool: &Pool, stored: &Document) -> Result<()> {
-    match stored.label(MANAGED_BY).filter(|manager| *manager == OPERATOR) {
-        Some(manager) => {
-            let message = format!(
-                "the pool {} is managed by {manager}, which reverts changes by others",
-                pool.name
-            );
-            Err(Refused::new(message).hint(
-                "change spec.calicoNetwork.ipPools in its Installation resource: the operator then changes the pools",
-            ))
-        }
-        None => Ok(()),
+fn refuse_managed(pool: &Pool, stored: &Document) -> Result<()> {
+    if stored.label(MANAGED_BY) != Some(OPERATOR) {
+        return Ok(());
     }
+    let message = format!(
+        "the pool {} is managed by {OPERATOR}, which reverts changes by others",
+        pool.name
+    );
+    let hint =
+        "change spec.calicoNetwork.ipPools in its Installation resource: the operator then changes the pools";
+    Err(Refused::new(message).hint(hint))
 }
 
 /// Creates the new pool with the settings of the old one.

@@ -26,7 +26,7 @@ pub(super) fn made_of(
     can_be_copied(old)?;
 
     let name = match (name, &old.temporary_for) {
-        (Some(name), _) => name.to_owned(),
+        (Some(stated), _) => stated.to_owned(),
         (None, Some(successor)) if successor.cidr == cidr => successor.name.clone(),
         _ => name_of(old, cidr),
     };

@@ -63,9 +63,12 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
     let index = &basis.context.index;
     let users = users(index, cidr);
     let left = leftovers(basis, cidr, &users);
-    let nodes = users.iter().map(|user| &user.node);
-    let gone = nodes.filter(|node| !node.is_empty() && !index.node_exists(node));
-    let gone = gone.cloned().collect();
+    let mut missing_nodes = BTreeSet::new();
+    for user in &users {
+        if !user.node.is_empty() && !index.node_exists(&user.node) {
+            missing_nodes.insert(user.node.clone());
+        }
+    }
 
     let mut pools = basis.snapshot.pools.iter().map(|stored| &stored.value);
     let has_other_pool = pools.any(|pool| pool.name != migration.old.name && serves(pool, cidr));
@@ -85,7 +88,7 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
         phase,
         left,
         users,
-        gone,
+        gone: missing_nodes,
         capacity: Vec::new(),
         capacity_back: Vec::new(),
         differences: Vec::new(),
@@ -112,17 +115,17 @@ impl Survey {
             return Ok(());
         }
         has_room(&self.migration.old.name, &self.capacity)?;
-        match (shortage(&self.capacity_back), self.migration.detour()) {
-            (Some(shortage), Some(Detour { successor, .. })) => {
-                let Successor { cidr, block_size, .. } = successor;
-                let hint = "choose another block size, or fix the problem above; {} continues anyway";
-                Err(Refused::new(format!(
-                    "with blocks of /{block_size}, {cidr} has no addresses for {shortage}"
-                ))
-                .hint(Hint::new(hint, [Call::again_with(["--force"])])))
-            }
-            _ => Ok(()),
-        }
+
+        let Some(Detour { successor, .. }) = self.migration.detour() else {
+            return Ok(());
+        };
+        let Some(shortage) = shortage(&self.capacity_back) else {
+            return Ok(());
+        };
+        let Successor { cidr, block_size, .. } = successor;
+        let message = format!("with blocks of /{block_size}, {cidr} has no addresses for {shortage}");
+        let hint = "choose another block size, or fix the problem above; {} continues anyway";
+        Err(Refused::new(message).hint(Hint::new(hint, [Call::again_with(["--force"])])))
     }
 }
 
@@ -130,20 +133,23 @@ impl Survey {
 fn leftovers(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Leftovers {
     let index = &basis.context.index;
     let used: HashSet<IpAddr> = users.iter().map(|user| user.address).collect();
-    let named = index.mentioned_in(cidr);
-    let named = named.iter().filter(|address| !used.contains(address)).count();
+    let mentioned = index.mentioned_in(cidr);
+    let named = mentioned.iter().filter(|address| !used.contains(address)).count();
     let leaked: HashSet<IpAddr> = basis
         .report
         .leaked()
         .filter(|address| cidr.contains(address))
         .collect();
 
-    // Addresses that Windows reserves go with their block.
     let mut others = 0;
     for block in index.blocks.iter().filter(|block| overlap(block.key, cidr)) {
-        for allocation in block.usable.into_iter().flat_map(|usable| usable.allocations()) {
+        let Some(usable) = block.usable else {
+            continue;
+        };
+        for allocation in usable.allocations() {
             let address = allocation.address;
             let is_counted = used.contains(&address) || leaked.contains(&address);
+            // Addresses that Windows reserves go with their block.
             if !is_counted && !allocation.attribute.is_windows_reserved() {
                 others += 1;
             }

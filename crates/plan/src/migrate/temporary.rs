@@ -44,19 +44,25 @@ impl Migration {
     /// Returns the migration as one half of a change of block size; `None` if no temporary pool is involved.
     pub fn detour(&self) -> Option<Detour<'_>> {
         let new = self.new.as_ref()?;
-        match (&new.temporary_for, &self.old.temporary_for) {
-            (Some(successor), _) if successor.cidr == self.old.cidr => Some(Detour {
+        if let Some(successor) = &new.temporary_for
+            && successor.cidr == self.old.cidr
+        {
+            return Some(Detour {
                 leg: Leg::There,
                 temporary: new,
                 successor,
-            }),
-            (_, Some(successor)) if successor.cidr == new.cidr => Some(Detour {
+            });
+        }
+        if let Some(successor) = &self.old.temporary_for
+            && successor.cidr == new.cidr
+        {
+            return Some(Detour {
                 leg: Leg::Back,
                 temporary: &self.old,
                 successor,
-            }),
-            _ => None,
+            });
         }
+        None
     }
 }
 
@@ -103,24 +109,24 @@ struct Begun<'s> {
 impl<'s> Begun<'s> {
     /// Finds the next move around a temporary pool: into it, out of it, or into a new pool; `None` if the pool is not
     /// temporary.
-    fn of(snapshot: &'s Snapshot, temporary: &'s Pool) -> Option<Self> {
+    fn next_move(snapshot: &'s Snapshot, temporary: &'s Pool) -> Option<Self> {
         let successor = temporary.temporary_for.as_ref()?;
         let mut pools = snapshot.pools.iter().map(|pool| &pool.value);
         let other_pool = pools.find(|pool| pool.cidr == successor.cidr);
-        let (old, target) = match other_pool {
+
+        let mut old = temporary;
+        let target = match other_pool {
             // The old pool is still there. Users leave a disabled temporary pool, whatever the other pool's state.
             Some(pool) if pool.block_size != successor.block_size && !temporary.disabled => {
-                (pool, Target::Pool(temporary.name.clone()))
+                old = pool;
+                Target::Pool(temporary.name.clone())
             }
-            Some(pool) => (temporary, Target::Pool(pool.name.clone())),
-            None => {
-                let new_pool = Target::Network {
-                    cidr: successor.cidr,
-                    block_size: Some(successor.block_size),
-                    name: None,
-                };
-                (temporary, new_pool)
-            }
+            Some(pool) => Target::Pool(pool.name.clone()),
+            None => Target::Network {
+                cidr: successor.cidr,
+                block_size: Some(successor.block_size),
+                name: None,
+            },
         };
         Some(Self {
             temporary,
@@ -131,7 +137,7 @@ impl<'s> Begun<'s> {
     }
 
     /// Returns true if the name or CIDR is that of the temporary pool or its successor.
-    fn is_of(&self, name: &str) -> bool {
+    fn concerns(&self, name: &str) -> bool {
         let Self {
             temporary, successor, ..
         } = self;
@@ -143,24 +149,25 @@ impl<'s> Begun<'s> {
         let Self {
             temporary, successor, ..
         } = self;
-        match target {
-            Target::SameNetwork { block_size, via }
-                if *block_size != successor.block_size || via.is_some_and(|via| via != temporary.cidr) =>
-            {
-                let Successor { cidr, block_size, .. } = successor;
-                let name = &temporary.name;
-                let message = format!(
-                    "the migration to blocks of /{block_size} in {cidr}, through the temporary pool {name}, has already begun"
-                );
-                let hint = "continue with {}; or abandon it, while the old pool still exists: {}";
-                let ways = [
-                    Call::to(["migrate", "--apply", "--from", name]),
-                    Call::to(["migrate", "--from", name, "--to", "OLD-POOL"]),
-                ];
-                Err(Refused::new(message).hint(Hint::new(hint, ways)))
-            }
-            _ => Ok(()),
+        let Target::SameNetwork { block_size, via } = target else {
+            return Ok(());
+        };
+        let is_other_cidr = via.is_some_and(|via| via != temporary.cidr);
+        if *block_size == successor.block_size && !is_other_cidr {
+            return Ok(());
         }
+
+        let Successor { cidr, block_size, .. } = successor;
+        let name = &temporary.name;
+        let message = format!(
+            "the migration to blocks of /{block_size} in {cidr}, through the temporary pool {name}, has already begun"
+        );
+        let hint = "continue with {}; or abandon it, while the old pool still exists: {}";
+        let ways = [
+            Call::to(["migrate", "--apply", "--from", name]),
+            Call::to(["migrate", "--from", name, "--to", "OLD-POOL"]),
+        ];
+        Err(Refused::new(message).hint(Hint::new(hint, ways)))
     }
 }
 
@@ -179,15 +186,14 @@ pub fn find<'s>(
 ) -> Result<Option<(&'s Pool, Target)>> {
     let pools = || snapshot.pools.iter().map(|pool| &pool.value);
     // A stated pool or network overrides the annotation of a temporary pool.
-    let follows = matches!(target, Target::Unstated | Target::SameNetwork { .. });
-    let begun: Vec<Begun<'s>> = if follows {
-        pools().filter_map(|pool| Begun::of(snapshot, pool)).collect()
-    } else {
-        Vec::new()
-    };
+    let follows_annotations = matches!(target, Target::Unstated | Target::SameNetwork { .. });
+    let mut begun_migrations: Vec<Begun<'s>> = Vec::new();
+    if follows_annotations {
+        begun_migrations.extend(pools().filter_map(|pool| Begun::next_move(snapshot, pool)));
+    }
 
     if let Some(name) = from {
-        if let Some(begun) = begun.into_iter().find(|begun| begun.is_of(name)) {
+        if let Some(begun) = begun_migrations.into_iter().find(|begun| begun.concerns(name)) {
             begun.check_target(target)?;
             return Ok(Some((begun.old, begun.target)));
         }
@@ -196,13 +202,13 @@ pub fn find<'s>(
     }
 
     // If a pool is found more than once, the last target counts: that of a temporary pool, if there is one.
-    let mut left: BTreeMap<&str, (&Pool, Target)> = BTreeMap::new();
+    let mut old_pools: BTreeMap<&str, (&Pool, Target)> = BTreeMap::new();
     for pool in pools() {
         if pool.disabled && !objects_in(snapshot, pool.cidr).is_empty() {
-            left.insert(&pool.name, (pool, target.clone()));
+            old_pools.insert(&pool.name, (pool, target.clone()));
         }
     }
-    if follows {
+    if follows_annotations {
         let created: Vec<(&Pool, &Pool)> = pools()
             .filter_map(|new| Some((made_from(snapshot, new)?, new)))
             .collect();
@@ -214,22 +220,22 @@ pub fn find<'s>(
             } else {
                 target.clone()
             };
-            left.insert(&old.name, (old, target));
+            old_pools.insert(&old.name, (old, target));
         }
     }
-    for begun in begun {
-        left.insert(&begun.old.name, (begun.old, begun.target));
+    for begun in begun_migrations {
+        old_pools.insert(&begun.old.name, (begun.old, begun.target));
     }
 
-    if left.len() > 1 {
-        let names = joined(left.into_keys(), ", ");
+    if old_pools.len() > 1 {
+        let names = joined(old_pools.into_keys(), ", ");
         let message = format!(
             "several pools are being migrated, or are disabled and have blocks or affinities: {names}"
         );
         return Err(Refused::new(message).hint("name one of them with --from"));
     }
-    match left.into_values().next() {
-        Some(begun) => Ok(Some(begun)),
+    match old_pools.into_values().next() {
+        Some(found) => Ok(Some(found)),
         None => Err(none_begun(snapshot)),
     }
 }

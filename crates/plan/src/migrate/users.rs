@@ -38,11 +38,11 @@ pub(super) fn users(index: &Index<'_>, cidr: IpNet) -> Vec<User> {
     for used in index.uses_in(cidr) {
         let user = user(index, used);
         // An endpoint and its pod are one user.
-        let of_address = users
+        let mut users_of_address = users
             .iter()
             .rev()
             .take_while(|other| other.address == user.address);
-        if !of_address.into_iter().any(|other| *other == user) {
+        if !users_of_address.any(|other| *other == user) {
             users.push(user);
         }
     }
@@ -52,35 +52,32 @@ pub(super) fn users(index: &Index<'_>, cidr: IpNet) -> Vec<User> {
 /// Describes the user of an address: a pod, another endpoint, a service, or a tunnel.
 fn user(index: &Index<'_>, used: &Use) -> User {
     let address = used.address;
-    match (used.owner, index.workload(used.owner)) {
-        (Owner::Endpoint(position), Some(workload)) if workload.pod.is_empty() => {
-            let name = format!("{}/{}", workload.namespace, index.endpoint(position).name());
-            User {
-                address,
-                kind: UserKind::Endpoint,
-                node: index.calico_node(workload.node),
-                name,
-            }
+    if let Some(workload) = index.workload(used.owner) {
+        let mut kind = UserKind::Pod;
+        let mut name = format!("{}/{}", workload.namespace, workload.pod);
+        // Only endpoints of Kubernetes name a pod.
+        if let Owner::Endpoint(position) = used.owner
+            && workload.pod.is_empty()
+        {
+            kind = UserKind::Endpoint;
+            name = format!("{}/{}", workload.namespace, index.endpoint(position).name());
         }
-        (_, Some(workload)) => {
-            let name = format!("{}/{}", workload.namespace, workload.pod);
-            User {
-                address,
-                kind: UserKind::Pod,
-                node: index.calico_node(workload.node),
-                name,
-            }
-        }
-        (Owner::Service(position), None) => {
-            let name = index.service(position).full_name();
-            User {
-                address,
-                kind: UserKind::Service,
-                node: String::new(),
-                name,
-            }
-        }
-        (Owner::Tunnel(position, _) | Owner::Endpoint(position) | Owner::Pod(position), None) => {
+        return User {
+            address,
+            kind,
+            node: index.calico_node(workload.node),
+            name,
+        };
+    }
+
+    match used.owner {
+        Owner::Service(position) => User {
+            address,
+            kind: UserKind::Service,
+            node: String::new(),
+            name: index.service(position).full_name(),
+        },
+        Owner::Tunnel(position, _) | Owner::Endpoint(position) | Owner::Pod(position) => {
             let node = match index.snapshot.nodes.get(position as usize) {
                 Some(node) => node.value.name.clone(),
                 None => String::new(),

@@ -39,17 +39,17 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
         }
 
         let subject = Subject::affinity(key);
-        let found: Vec<&Finding> = CODES
-            .into_iter()
-            .filter_map(|code| planner.basis.finding(code, &subject))
-            .collect();
+        let mut found: Vec<&Finding> = Vec::new();
+        for code in CODES {
+            found.extend(planner.basis.finding(code, &subject));
+        }
         if !found.is_empty() && plan_repair(planner, affinity, &found) {
             deleted.push(affinity);
         }
     }
 
-    conflicts(planner, &deleted);
-    missing(planner);
+    mark_ended_conflicts(planner, &deleted);
+    create_missing(planner);
 }
 
 /// A decision about an affinity.
@@ -284,14 +284,12 @@ fn edit_with_block(
 ) {
     let is_block_written =
         planner.changes_addresses(key.cidr) || planner.corrupt.blocks.contains_key(&key.cidr);
-    let block = match planner.index().block(key.cidr) {
-        Some(block) if !is_block_written => block,
+    let block = planner.index().block(key.cidr).filter(|_| !is_block_written);
+    let Some(block) = block else {
         // The plan writes or creates the block anyway, and then makes this edit.
-        _ => {
-            let planned = planner.blocks.entry(key.cidr).or_default();
-            planned.affinities.push((edit, change));
-            return;
-        }
+        let planned = planner.blocks.entry(key.cidr).or_default();
+        planned.affinities.push((edit, change));
+        return;
     };
 
     let unchanged_write = Edit::Block(key.cidr, BlockEdit::Touch);
@@ -307,14 +305,14 @@ fn edit_with_block(
 /// Moves the deletions of other holders' affinities for the same block to the beginning of `made`, which is planned next:
 /// two nodes must not hold one block. Actions without steps stay in their places, since others are known by position.
 fn absorb_deletions(planner: &mut Planner<'_, '_>, key: &AffinityKey, made: &mut Action) {
+    let Some(deletions) = planner.deletions.get_mut(&key.cidr) else {
+        return;
+    };
+    let own_key = Key::Affinity(key.clone());
     let position_of_made = planner.before_blocks.len();
-    for position in planner.deletions.get_mut(&key.cidr).into_iter().flatten() {
+    for position in deletions {
         let deletion = &mut planner.before_blocks[*position];
-        if deletion
-            .step
-            .edits()
-            .any(|edit| edit.key() == Key::Affinity(key.clone()))
-        {
+        if deletion.step.edits().any(|edit| edit.key() == own_key) {
             continue;
         }
 
@@ -333,13 +331,13 @@ fn absorb_deletions(planner: &mut Planner<'_, '_>, key: &AffinityKey, made: &mut
 }
 
 /// Marks conflicts between several affinities for one block as repaired if all but one are deleted.
-fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
+fn mark_ended_conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
     let deleted: HashSet<&AffinityKey> = deleted.iter().map(|affinity| &affinity.value.key).collect();
     for finding in planner.findings(Code::AffinityConflict) {
         let Subject::Block(cidr) = finding.subject else {
             continue;
         };
-        if number_left(planner, cidr, &deleted) > 1 {
+        if remaining_holders(planner, cidr, &deleted) > 1 {
             continue;
         }
 
@@ -358,12 +356,11 @@ fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
 
 /// Counts the nodes that hold an affinity for a block after the rebuild. `deleted` are the affinities that it deletes
 /// by themselves.
-fn number_left(planner: &Planner<'_, '_>, cidr: IpNet, deleted: &HashSet<&AffinityKey>) -> usize {
-    let planned = planner.blocks.get(&cidr);
-    let is_released = |key: &AffinityKey| {
-        let mut released = planned.into_iter().flat_map(|planned| &planned.released);
-        released.any(|affinity| affinity.value.key == *key)
-    };
+fn remaining_holders(planner: &Planner<'_, '_>, cidr: IpNet, deleted: &HashSet<&AffinityKey>) -> usize {
+    let mut released: HashSet<&AffinityKey> = HashSet::new();
+    if let Some(planned) = planner.blocks.get(&cidr) {
+        released.extend(planned.released.iter().map(|affinity| &affinity.value.key));
+    }
 
     let mut number = 0;
     for affinity in planner.basis.affinities_for(cidr) {
@@ -371,7 +368,7 @@ fn number_left(planner: &Planner<'_, '_>, cidr: IpNet, deleted: &HashSet<&Affini
         if affinity.deleted || affinity.key.kind != AffinityType::Host {
             continue;
         }
-        if !deleted.contains(&affinity.key) && !is_released(&affinity.key) {
+        if !deleted.contains(&affinity.key) && !released.contains(&affinity.key) {
             number += 1;
         }
     }
@@ -379,7 +376,7 @@ fn number_left(planner: &Planner<'_, '_>, cidr: IpNet, deleted: &HashSet<&Affini
 }
 
 /// Creates affinities for blocks whose owners have none, unless the owner is a deleted node.
-fn missing(planner: &mut Planner<'_, '_>) {
+fn create_missing(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::BlockWithoutAffinity) {
         let Subject::Block(cidr) = finding.subject else {
             continue;

@@ -67,19 +67,21 @@ pub(super) fn moved(blocks: &BlockPlans<'_>) -> BTreeMap<String, BTreeMap<IpNet,
     let mut moved: BTreeMap<String, BTreeMap<IpNet, i64>> = BTreeMap::new();
     for (block, planned) in blocks {
         for address in planned.addresses.values() {
-            let [loses, gains] = address.edit.handles();
-            for (id, by) in [(loses, -1), (gains, 1)] {
-                if let Some(id) = id {
-                    *moved.entry(id).or_default().entry(*block).or_default() += by;
-                }
+            let [losing, gaining] = address.edit.handles();
+            if let Some(id) = losing {
+                *moved.entry(id).or_default().entry(*block).or_default() -= 1;
+            }
+            if let Some(id) = gaining {
+                *moved.entry(id).or_default().entry(*block).or_default() += 1;
             }
         }
     }
 
-    for blocks in moved.values_mut() {
-        blocks.retain(|_, by| *by != 0);
+    // An address that stays under its handle changes no count.
+    for differences in moved.values_mut() {
+        differences.retain(|_, difference| *difference != 0);
     }
-    moved.retain(|_, blocks| !blocks.is_empty());
+    moved.retain(|_, differences| !differences.is_empty());
     moved
 }
 

@@ -10,13 +10,13 @@ use crate::plan::{Action, Change, Verb};
 use crate::skipped::SkipReason;
 
 pub(super) fn plan(planner: &mut Planner<'_, '_>) {
-    of_missing_nodes(planner);
-    empty(planner);
-    half_deleted(planner);
+    take_from_missing_nodes(planner);
+    delete_empty(planner);
+    finish_half_deleted(planner);
 }
 
 /// Plans that the blocks of deleted nodes lose their owners and affinities, unless workloads still name the node.
-fn of_missing_nodes(planner: &mut Planner<'_, '_>) {
+fn take_from_missing_nodes(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::BlockOfMissingNode) {
         let Subject::Block(cidr) = finding.subject else {
             continue;
@@ -43,7 +43,7 @@ fn of_missing_nodes(planner: &mut Planner<'_, '_>) {
 }
 
 /// Deletes empty blocks without an owner, unless one of their addresses turns out to be in use.
-fn empty(planner: &mut Planner<'_, '_>) {
+fn delete_empty(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::EmptyUnownedBlock) {
         let Subject::Block(cidr) = finding.subject else {
             continue;
@@ -56,9 +56,9 @@ fn empty(planner: &mut Planner<'_, '_>) {
         );
         if planner.changes_addresses(cidr) {
             let planned = planner.blocks.entry(cidr).or_default();
-            let first = planned.addresses.values_mut().next();
-            if let Some(address) = first {
-                address.change.repairs.extend(deletion.repairs.iter().cloned());
+            // A block with an address is no longer empty.
+            if let Some(address) = planned.addresses.values_mut().next() {
+                address.change.repairs.extend(deletion.repairs);
             }
             continue;
         }
@@ -81,16 +81,11 @@ fn empty(planner: &mut Planner<'_, '_>) {
 }
 
 /// Finishes half-done deletions of empty blocks, and skips half-done deletions of other blocks.
-fn half_deleted(planner: &mut Planner<'_, '_>) {
-    let stored = planner
-        .basis
-        .snapshot
-        .blocks
-        .iter()
-        .filter(|block| block.value.content.is_deleted());
-    for block in stored {
+fn finish_half_deleted(planner: &mut Planner<'_, '_>) {
+    for block in &planner.basis.snapshot.blocks {
         let cidr = block.value.key;
-        if !planner.request.has_block(cidr, block.value.content.owner()) {
+        let content = &block.value.content;
+        if !content.is_deleted() || !planner.request.has_block(cidr, content.owner()) {
             continue;
         }
         let Some(finding) = planner.basis.finding(Code::HalfDeleted, &Subject::Block(cidr)) else {
@@ -98,7 +93,7 @@ fn half_deleted(planner: &mut Planner<'_, '_>) {
         };
 
         if !planner.finishes(&block.value) {
-            let (reason, why) = match block.value.content.sound() {
+            let (reason, why) = match content.sound() {
                 Some(_) => (SkipReason::InUse, "but records addresses, which could be in use"),
                 None => (SkipReason::CorruptBeyondRepair, "and cannot be read"),
             };

@@ -27,34 +27,29 @@ pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec
         ..
     } = planner;
     let mut actions = before_blocks;
-    let mut untouched: BTreeSet<IpNet> = corrupt.blocks.keys().copied().collect();
 
+    // Corrupt blocks are written even if nothing else changes in them.
+    let mut otherwise_unchanged: BTreeSet<IpNet> = corrupt.blocks.keys().copied().collect();
     for (cidr, planned) in blocks {
-        untouched.remove(&cidr);
-        let counting = countings.remove(&cidr).unwrap_or_default();
-        actions.push(
-            BlockStep {
-                cidr,
-                planned,
-                counting,
-                cooldown,
-            }
-            .action(corrupt),
-        );
+        otherwise_unchanged.remove(&cidr);
+        let step = BlockStep {
+            cidr,
+            planned,
+            counting: countings.remove(&cidr).unwrap_or_default(),
+            cooldown,
+        };
+        actions.push(step.action(corrupt));
+    }
+    for cidr in otherwise_unchanged {
+        let step = BlockStep {
+            cidr,
+            planned: BlockPlan::default(),
+            counting: Counting::default(),
+            cooldown,
+        };
+        actions.push(step.action(corrupt));
     }
 
-    for cidr in untouched {
-        let (planned, counting) = Default::default();
-        actions.push(
-            BlockStep {
-                cidr,
-                planned,
-                counting,
-                cooldown,
-            }
-            .action(corrupt),
-        );
-    }
     actions.extend(after_blocks);
     actions.retain(|action| action.step.edits().next().is_some());
     expect_stored_nodes(index, &mut actions);
@@ -152,10 +147,9 @@ impl BlockStep<'_> {
         if let Some(node) = planned.loses_owner {
             clear_owner(&mut action, cidr, &node);
         }
-        planned
-            .released
-            .into_iter()
-            .for_each(|affinity| release_affinity(&mut action, affinity));
+        for affinity in planned.released {
+            release_affinity(&mut action, affinity);
+        }
         action
     }
 
@@ -193,24 +187,25 @@ impl BlockStep<'_> {
             action.step.whole().edits.push(edit);
             action.changes.push(change);
         }
-        planned
-            .released
-            .into_iter()
-            .for_each(|affinity| release_affinity(&mut action, affinity));
+        for affinity in planned.released {
+            release_affinity(&mut action, affinity);
+        }
         action
     }
 
     /// Returns the part that changes these addresses together, and counts them in their handles.
     fn part(&mut self, addresses: &[AddressPlan]) -> Part {
-        let Self {
-            counting,
-            cidr,
-            cooldown,
-            ..
-        } = self;
-        let handles = addresses.iter().map(|address| address.edit.handles());
-        let first = handles.clone().find_map(|[loses, gains]| gains.or(loses));
-        let unit = match (first, addresses) {
+        let mut first_handle = None;
+        let mut ids: BTreeSet<String> = BTreeSet::new();
+        for address in addresses {
+            let [losing, gaining] = address.edit.handles();
+            if first_handle.is_none() {
+                first_handle = gaining.clone().or(losing.clone());
+            }
+            ids.extend(losing);
+            ids.extend(gaining);
+        }
+        let unit = match (first_handle, addresses) {
             (None, [address, ..]) => Unit::Address(address.address),
             (id, _) => Unit::Handle(id.unwrap_or_default()),
         };
@@ -220,20 +215,22 @@ impl BlockStep<'_> {
             evidence: Evidence::default(),
         };
 
-        let ids: BTreeSet<String> = handles.flatten().flatten().collect();
+        // Counts are raised before the block is written, and lowered after it.
+        for id in &ids {
+            part.edits.extend(self.counting.up.remove(id));
+        }
         part.edits
-            .extend(ids.iter().filter_map(|id| counting.up.remove(id)));
-        part.edits.append(&mut address_edits(*cidr, addresses, *cooldown));
-        for (edit, evidence) in ids.iter().filter_map(|id| counting.down.remove(id)) {
-            part.edits.push(edit);
-            part.evidence.extend(evidence);
+            .extend(address_edits(self.cidr, addresses, self.cooldown));
+        for id in &ids {
+            if let Some((edit, evidence)) = self.counting.down.remove(id) {
+                part.edits.push(edit);
+                part.evidence.extend(evidence);
+            }
         }
 
-        part.evidence.extend(
-            addresses
-                .iter()
-                .flat_map(|address| address.evidence.iter().cloned()),
-        );
+        for address in addresses {
+            part.evidence.extend(address.evidence.iter().cloned());
+        }
         part
     }
 }
@@ -267,14 +264,19 @@ fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
 
 /// Keeps addresses in use allocated, but without an owner, if their records are lost and no new record is planned.
 fn hold_unrecorded(cidr: IpNet, repaired: &Repaired, planned: &BlockPlan<'_>) -> Option<Edit> {
-    let held = repaired
-        .unrecorded
-        .iter()
-        .filter(|ordinal| !planned.addresses.contains_key(ordinal));
-    let records: Vec<(u32, Attribute)> = held.map(|ordinal| (*ordinal, Attribute::default())).collect();
-    (!records.is_empty()).then_some(Edit::Block(cidr, BlockEdit::Assign { records }))
+    let mut records: Vec<(u32, Attribute)> = Vec::new();
+    for ordinal in &repaired.unrecorded {
+        if !planned.addresses.contains_key(ordinal) {
+            records.push((*ordinal, Attribute::default()));
+        }
+    }
+    if records.is_empty() {
+        return None;
+    }
+    Some(Edit::Block(cidr, BlockEdit::Assign { records }))
 }
 
+/// Returns the edits of a block for these addresses: all that are freed and all that are assigned are in one edit each.
 fn address_edits(cidr: IpNet, addresses: &[AddressPlan], cooldown: i64) -> Vec<Edit> {
     let mut held = Vec::new();
     let mut records = Vec::new();
@@ -308,33 +310,39 @@ fn address_edits(cidr: IpNet, addresses: &[AddressPlan], cooldown: i64) -> Vec<E
 fn group(addresses: BTreeMap<u32, AddressPlan>) -> Vec<Vec<AddressPlan>> {
     let mut addresses: Vec<AddressPlan> = addresses.into_values().collect();
     addresses.sort_by_cached_key(|address| {
-        let [loses, gains] = address.edit.handles();
-        gains.or(loses)
+        let [losing, gaining] = address.edit.handles();
+        gaining.or(losing)
     });
 
     let mut groups: Vec<Vec<AddressPlan>> = Vec::new();
-    let mut group_of: HashMap<String, usize> = HashMap::new();
+    let mut group_of_handle: HashMap<String, usize> = HashMap::new();
     for address in addresses {
         let ids: Vec<String> = address.edit.handles().into_iter().flatten().collect();
-        let mut known = ids
-            .iter()
-            .filter_map(|id| group_of.get(id).copied())
-            .collect::<BTreeSet<_>>()
-            .into_iter();
-        let group = known.next().unwrap_or_else(|| {
-            groups.push(Vec::new());
-            groups.len() - 1
-        });
+        let mut groups_of_address: BTreeSet<usize> = BTreeSet::new();
+        for id in &ids {
+            groups_of_address.extend(group_of_handle.get(id));
+        }
+
+        let group = match groups_of_address.pop_first() {
+            Some(first) => first,
+            None => {
+                groups.push(Vec::new());
+                groups.len() - 1
+            }
+        };
         // An address that moves between handles of two groups joins the groups.
-        for other in known {
+        for other in groups_of_address {
             let joined = std::mem::take(&mut groups[other]);
             groups[group].extend(joined);
-            group_of
-                .values_mut()
-                .filter(|of| **of == other)
-                .for_each(|of| *of = group);
+            for position in group_of_handle.values_mut() {
+                if *position == other {
+                    *position = group;
+                }
+            }
         }
-        group_of.extend(ids.into_iter().map(|id| (id, group)));
+        for id in ids {
+            group_of_handle.insert(id, group);
+        }
         groups[group].push(address);
     }
     groups.retain(|group| !group.is_empty());

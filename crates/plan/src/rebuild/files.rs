@@ -7,7 +7,7 @@ use calipam_model::block::{BlockContent, BlockOwner};
 use calipam_model::calico2;
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{DatastoreKind, Snapshot, StoredBlock, Versioned};
+use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -19,10 +19,10 @@ fn as_stored(datastore: DatastoreKind, cidr: IpNet, value: Value) -> Value {
     if datastore != DatastoreKind::EtcdV2 {
         return value;
     }
-    let converted = calico2::value(&Key::Block(cidr), value.to_string().as_bytes());
-    converted
-        .and_then(|json| serde_json::from_slice(&json).ok())
-        .unwrap_or(value)
+    let Some(converted) = calico2::value(&Key::Block(cidr), value.to_string().as_bytes()) else {
+        return value;
+    };
+    serde_json::from_slice(&converted).unwrap_or(value)
 }
 
 /// Returns one file for each host, by file name. Each line is one of the host's blocks, as it is after the plan. The
@@ -32,22 +32,19 @@ pub fn host_files(files: &[BlockFile]) -> BTreeMap<String, String> {
     for after in files.iter().filter_map(|file| file.after.as_ref()) {
         let owner = after["affinity"].as_str().map(BlockOwner::parse);
         if let Some(host) = owner.as_ref().and_then(BlockOwner::host) {
-            let plain = |c: char| {
-                if c.is_ascii_alphanumeric() || "-_.".contains(c) {
-                    c
-                } else {
-                    '-'
-                }
-            };
-            let name: String = host.chars().map(plain).collect();
-            hosts
-                .entry(format!("{}.json", name.trim_start_matches('.')))
-                .or_default()
-                .push_str(&format!("{after}\n"));
+            let lines = hosts.entry(file_name_of(host)).or_default();
+            lines.push_str(&format!("{after}\n"));
         }
     }
 
     hosts
+}
+
+/// Returns a file name for a host. Characters that a file system could refuse become hyphens.
+fn file_name_of(host: &str) -> String {
+    let is_kept = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let name = host.replace(|c: char| !is_kept(c), "-");
+    format!("{}.json", name.trim_start_matches('.'))
 }
 
 /// A block before and after a plan, in etcd's JSON form.
@@ -82,39 +79,33 @@ pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec
         part.edits.retain(|edit| matches!(edit.key(), Key::Block(_)));
     }
 
-    let in_json = |snapshot: &Snapshot| -> Vec<(IpNet, Value)> {
-        let blocks = snapshot.blocks.iter();
-        blocks.map(|block| json(before.datastore, block)).collect()
-    };
-    let earlier = in_json(&small);
-    let later = in_json(&apply_plan(small, &only_blocks, now)?);
-    let value = |blocks: &[(IpNet, Value)], cidr: IpNet| {
-        let block = blocks.iter().find(|(key, _)| *key == cidr);
-        block.map(|(_, value)| value.clone())
-    };
     let mut files = Vec::new();
     for cidr in touched {
         files.push(BlockFile {
             cidr,
             name: format!("{}.json", cidr.to_string().replace(['.', ':', '/'], "-")),
-            before: value(&earlier, cidr),
-            after: value(&later, cidr),
+            before: json_of_block(&small, cidr),
+            after: None,
         });
+    }
+    let planned = apply_plan(small, &only_blocks, now)?;
+    for file in &mut files {
+        file.after = json_of_block(&planned, file.cidr);
     }
     Ok(files)
 }
 
-/// Returns a block in the form of the datastore, or a corrupt block as it is stored.
-fn json(datastore: DatastoreKind, block: &Versioned<StoredBlock>) -> (IpNet, Value) {
-    let value = match &block.value.content {
-        BlockContent::Sound(sound) => as_stored(
-            datastore,
-            block.value.key,
-            serde_json::to_value(sound).unwrap_or_default(),
-        ),
+/// Returns a block in the form of the datastore, or a corrupt block as it is stored; `None` if there is no such block.
+fn json_of_block(snapshot: &Snapshot, cidr: IpNet) -> Option<Value> {
+    let mut blocks = snapshot.blocks.iter().map(|stored| &stored.value);
+    let block = blocks.find(|block| block.key == cidr)?;
+    Some(match &block.content {
+        BlockContent::Sound(sound) => {
+            let value = serde_json::to_value(sound).unwrap_or_default();
+            as_stored(snapshot.datastore, cidr, value)
+        }
         BlockContent::Corrupt(corrupt) => {
             serde_json::from_str(&corrupt.raw).unwrap_or_else(|_| Value::String(corrupt.raw.to_string()))
         }
-    };
-    (block.value.key, value)
+    })
 }

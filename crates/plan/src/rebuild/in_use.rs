@@ -49,23 +49,24 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     }
 
     missing.plan(planner);
+
+    // The owners of all records are looked up together, in one pass.
     let records: Vec<Result<Allocated>> = mismatched
         .iter()
         .map(|finding| only_record(planner, finding))
         .collect();
-    let known: Vec<(IpNet, u32)> = records
-        .iter()
-        .flatten()
-        .map(|held| (held.block, held.guard.ordinal))
-        .collect();
-    let mut owners = planner.basis.context.recorded_owners(&known).into_iter();
+    let mut positions: Vec<(IpNet, u32)> = Vec::new();
+    for allocated in records.iter().flatten() {
+        positions.push((allocated.block, allocated.guard.ordinal));
+    }
+    let mut owners = planner.basis.context.recorded_owners(&positions).into_iter();
 
-    for (finding, held) in mismatched.into_iter().zip(records) {
-        let rewritten = held.and_then(|held| {
+    for (finding, record) in mismatched.into_iter().zip(records) {
+        let rewritten = record.and_then(|allocated| {
             let owner = owners
                 .next()
                 .unwrap_or(RecordedOwner::Unknown(UnknownReason::NotRead));
-            rewrite(planner, &sources, finding, held, owner)
+            rewrite(planner, &sources, finding, allocated, owner)
         });
         if let Err(refusal) = rewritten {
             skip_after_message(planner, finding, &refusal);
@@ -137,30 +138,30 @@ fn networks<'f>(planner: &Planner<'_, '_>, findings: impl Iterator<Item = &'f Fi
 }
 
 /// Refuses an address that several owners use.
-fn used_once(planner: &Planner<'_, '_>, address: IpAddr) -> Result<()> {
-    let Some(twice) = planner
-        .basis
-        .finding(Code::DuplicateAddress, &Subject::Address(address))
-    else {
+fn check_single_owner(planner: &Planner<'_, '_>, address: IpAddr) -> Result<()> {
+    let subject = Subject::Address(address);
+    let Some(duplicate) = planner.basis.finding(Code::DuplicateAddress, &subject) else {
         return Ok(());
     };
-    let detail = format!("{}; delete all but one of them first", twice.message());
+    let detail = format!("{}; delete all but one of them first", duplicate.message());
     Err(Refusal::new(SkipReason::DuplicateOwners, detail))
 }
 
 /// Returns the right record of an address in use.
 fn wanted_for(planner: &Planner<'_, '_>, sources: &Sources<'_>, address: IpAddr) -> Result<Wanted> {
-    used_once(planner, address)?;
+    check_single_owner(planner, address)?;
     let wanted = wanted(
         planner.basis,
         &sources.networks,
         &sources.users,
         planner.index().uses_of(address),
     )?;
-    let handle = wanted.record.handle.as_deref().map(clean);
-    handle
-        .and_then(|id| planner.uncountable.refusal(id))
-        .map_or(Ok(wanted), Err)
+    if let Some(id) = &wanted.record.handle
+        && let Some(refusal) = planner.uncountable.refusal(clean(id))
+    {
+        return Err(refusal);
+    }
+    Ok(wanted)
 }
 
 /// Records an address that no block records, or that a block records only as cooling down.
@@ -240,9 +241,9 @@ fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Result<Allocated
     let address = finding.subject.address().ok_or_else(not_recorded)?;
     let blocks = blocks_around(planner.index(), address);
     if let [block] = blocks.as_slice()
-        && let Some(held) = block.sound.and_then(|sound| sound.allocation_of(address))
+        && let Some(allocation) = block.sound.and_then(|sound| sound.allocation_of(address))
     {
-        return Ok(Allocated::new(block.key, &held));
+        return Ok(Allocated::new(block.key, &allocation));
     }
     if let Some(refusal) = in_corrupt_block(planner.index(), address) {
         return Err(refusal);
@@ -285,9 +286,9 @@ fn rewrite(
     }
 
     let mut evidence = wanted.evidence;
-    for ground in absences(planner, &claim) {
-        if !evidence.iter().any(|(key, _)| *key == ground.0) {
-            evidence.push(ground);
+    for (key, absent) in absences(planner, &claim) {
+        if !evidence.iter().any(|(other, _)| *other == key) {
+            evidence.push((key, absent));
         }
     }
 
@@ -318,7 +319,7 @@ fn rewrite(
 /// Corrects only the node in a live pod's record.
 fn correct_node(planner: &mut Planner<'_, '_>, sources: &Sources<'_>, finding: &Finding) -> Result<()> {
     let held = only_record(planner, finding)?;
-    used_once(planner, held.address)?;
+    check_single_owner(planner, held.address)?;
     let index = planner.index();
     let mut uses = index.uses_of(held.address).iter();
     let Some(position) = uses.find_map(|used| index.pod_of(used.owner)) else {
@@ -364,9 +365,9 @@ fn correct_node(planner: &mut Planner<'_, '_>, sources: &Sources<'_>, finding: &
 fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) -> bool {
     let index = planner.index();
     // A node that endpoints or pods name may exist although its object does not.
-    if claim
-        .node()
-        .is_some_and(|node| !index.node_exists(&node) && index.workloads_name_node(&node))
+    if let Some(node) = claim.node()
+        && !index.node_exists(&node)
+        && index.workloads_name_node(&node)
     {
         return false;
     }
@@ -376,9 +377,9 @@ fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) 
         RecordedOwner::Gone(reasons) => {
             !is_unnamed(reasons) || planner.basis.snapshot.has_read(Source::Endpoints)
         }
-        RecordedOwner::Elsewhere(reasons) => reasons
-            .iter()
-            .all(|reason| !matches!(reason, LeakReason::PodHasOtherAddress | LeakReason::TunnelMoved)),
+        RecordedOwner::Elsewhere(reasons) => {
+            !reasons.contains(&LeakReason::PodHasOtherAddress) && !reasons.contains(&LeakReason::TunnelMoved)
+        }
         _ => false,
     }
 }
@@ -413,8 +414,10 @@ fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondit
             name: pod.to_string(),
         });
     }
-    absent
-        .into_iter()
-        .map(|key| (key, Precondition::Absent))
-        .collect()
+
+    let mut preconditions = Vec::new();
+    for key in absent {
+        preconditions.push((key, Precondition::Absent));
+    }
+    preconditions
 }

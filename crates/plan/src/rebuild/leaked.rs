@@ -82,13 +82,14 @@ fn why_kept(planner: &Planner<'_, '_>, finding: &Finding, held: &[Allocated]) ->
         return Some(Skipped::finding(finding, refusal.reason, detail));
     }
 
-    if !held.iter().all(|held| planner.may_change_at(held.block)) {
+    let is_in_scope = |allocated: &Allocated| planner.may_change_at(allocated.block);
+    if !held.iter().all(is_in_scope) {
         let detail = format!("{address} is also recorded in a block that this plan does not rebuild");
         return Some(Skipped::finding(finding, SkipReason::Overlap, detail));
     }
 
     let refusal = too_early(planner.basis, finding, held)?;
-    let mut blocks = held.iter().map(|held| held.block);
+    let mut blocks = held.iter().map(|allocated| allocated.block);
     if blocks.any(|block| planner.corrupt.blocks.contains_key(&block)) {
         // No earlier read could have seen the address in the repaired block.
         let detail = format!(
@@ -126,19 +127,20 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Re
         return Some(Refusal::new(SkipReason::NodeUnknown, detail));
     };
 
-    let tunnels = node.tunnels.iter().map(|(_, address)| *address);
-    let Some(tunnel) = tunnels
-        .filter(|tunnel| tunnel.is_ipv4() == address.is_ipv4())
-        .min()
-    else {
+    let tunnels = node.tunnels.iter().map(|(_, tunnel)| *tunnel);
+    let of_family = tunnels.filter(|tunnel| tunnel.is_ipv4() == address.is_ipv4());
+    let Some(tunnel) = of_family.min() else {
         let detail = format!("{about} whose IpInIpTunnelAddr is not set");
         return Some(Refusal::new(SkipReason::TunnelAddressNotSet, detail));
     };
+    if block.contains(&tunnel) {
+        return None;
+    }
 
-    let reason = match tunnel {
-        tunnel if block.contains(&tunnel) => return None,
-        tunnel if tunnel < block.network() => SkipReason::TunnelAddressTooLow,
-        _ => SkipReason::TunnelAddressTooHigh,
+    let reason = if tunnel < block.network() {
+        SkipReason::TunnelAddressTooLow
+    } else {
+        SkipReason::TunnelAddressTooHigh
     };
     let detail = format!("{about} whose IpInIpTunnelAddr is {tunnel}, outside the block {block}");
     Some(Refusal::new(reason, detail))

@@ -43,10 +43,10 @@ impl MissingBlocks {
     /// Remembers an address in use that is skipped. If its block is created, an empty record holds the address there,
     /// since a free address could be assigned to a pod.
     pub(super) fn hold(&mut self, planner: &Planner<'_, '_>, address: IpAddr) {
-        if let ([], Ok((cidr, ordinal))) = (
-            &*blocks_around(planner.index(), address),
-            expected_block(planner, address),
-        ) {
+        if !blocks_around(planner.index(), address).is_empty() {
+            return;
+        }
+        if let Ok((cidr, ordinal)) = expected_block(planner, address) {
             self.held.entry(cidr).or_default().insert(ordinal, address);
         }
     }
@@ -59,26 +59,33 @@ impl MissingBlocks {
 
         let hidden = hidden_blocks(planner.basis.snapshot, |block| planner.finishes(block));
         for (cidr, mut addresses) in self.blocks {
-            let of_users = addresses.len();
-            let held = self.held.get(&cidr).into_iter().flatten();
-            addresses.extend(held.map(|(ordinal, address)| (*ordinal, held_without_owner(*address))));
-            let created = create(planner, &hidden, cidr, &addresses);
-            match created {
-                Ok((block, owner, affinities)) => {
-                    let detail = format!("for {owner}; {of_users} of its addresses are in use");
+            let number_in_use = addresses.len();
+            if let Some(held) = self.held.get(&cidr) {
+                for (ordinal, address) in held {
+                    addresses.insert(*ordinal, held_without_owner(*address));
+                }
+            }
+
+            match create(planner, &hidden, cidr, &addresses) {
+                Ok(created) => {
+                    let detail = format!(
+                        "for {}; {number_in_use} of its addresses are in use",
+                        created.owner
+                    );
                     let planned = planner.blocks.entry(cidr).or_default();
-                    planned.created = Some(Box::new(block));
+                    planned.created = Some(Box::new(created.block));
                     planned.addresses = addresses;
-                    planned.affinities = affinities;
+                    planned.affinities = created.affinities;
                     planned
                         .changes
                         .push(Change::new(Verb::CreateBlock, Subject::Block(cidr), detail, &[]));
                 }
                 Err(refusal) => {
-                    for planned in addresses
-                        .into_values()
-                        .filter(|planned| !planned.change.repairs.is_empty())
-                    {
+                    for planned in addresses.into_values() {
+                        // The addresses that are held without an owner are already skipped.
+                        if planned.change.repairs.is_empty() {
+                            continue;
+                        }
                         let detail = format!(
                             "{}: its block {cidr} does not exist, and {}",
                             planned.address, refusal.detail
@@ -107,12 +114,14 @@ fn expected_block(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(IpNet, 
         }
     };
 
-    let cidr = block_around(address, pool.block_size).filter(|cidr| pool.cidr.contains(cidr));
-    let Some((cidr, ordinal)) = cidr.and_then(|cidr| Some((cidr, ordinal_of(cidr, address)?))) else {
-        let detail = format!("pool {} is smaller than its block size", pool.name);
-        return Err(Refusal::new(SkipReason::NeedsDecision, detail));
-    };
-    Ok((cidr, ordinal))
+    if let Some(cidr) = block_around(address, pool.block_size)
+        && pool.cidr.contains(&cidr)
+        && let Some(ordinal) = ordinal_of(cidr, address)
+    {
+        return Ok((cidr, ordinal));
+    }
+    let detail = format!("pool {} is smaller than its block size", pool.name);
+    Err(Refusal::new(SkipReason::NeedsDecision, detail))
 }
 
 /// Plans an empty record for an address in use. Only a release that names the address frees it.
@@ -127,8 +136,15 @@ fn held_without_owner(address: IpAddr) -> AddressPlan {
     }
 }
 
-type Created = (Block, BlockOwner, Vec<(Edit, Change)>);
+/// A block that can be created, still without addresses.
+struct Created {
+    block: Block,
+    owner: BlockOwner,
+    /// Its affinity, if it has to be confirmed or created.
+    affinities: Vec<(Edit, Change)>,
+}
 
+/// Makes the block, or refuses if it would overlap another one, or could not hold the addresses.
 fn create(
     planner: &Planner<'_, '_>,
     hidden: &HashSet<IpNet>,
@@ -180,45 +196,59 @@ fn create(
     }
 
     let affinities = affinity(cidr, &owner, &held);
-    let unreadable = affinities.iter().find(
-        |(edit, _)| matches!(edit, Edit::Create(Key::Affinity(key), _) if is_unreadable(planner.basis, key)),
-    );
-
-    match unreadable {
-        Some((_, change)) => {
+    for (edit, change) in &affinities {
+        if let Edit::Create(Key::Affinity(key), _) = edit
+            && is_unreadable(planner.basis, key)
+        {
             let detail = format!(
                 "its affinity {} cannot be decoded; delete that first",
                 change.subject
             );
-            Err(Refusal::new(SkipReason::Unchecked, detail))
+            return Err(Refusal::new(SkipReason::Unchecked, detail));
         }
-        None => Ok((block, owner, affinities)),
     }
+    Ok(Created {
+        block,
+        owner,
+        affinities,
+    })
 }
 
 /// Returns the strict affinity setting to store in a new block: the cluster's setting, if any other block has a setting
 /// of its own, as blocks of Calico 3.13 and older can.
 fn own_strict_affinity(basis: &Basis<'_>) -> Option<bool> {
-    let mut siblings = basis.context.index.blocks.iter().filter_map(|block| block.sound);
     let is_old = basis.snapshot.is_calico_since((3, 14)) == Some(false);
-    let says = is_old && siblings.any(|block| block.own_strict_affinity().is_some());
+    let mut other_blocks = basis.context.index.blocks.iter().filter_map(|block| block.sound);
+    if !is_old || !other_blocks.any(|block| block.own_strict_affinity().is_some()) {
+        return None;
+    }
     let config = basis.snapshot.effective_ipam_config();
-    says.then(|| config.is_some_and(|config| config.strict_affinity))
+    Some(config.is_some_and(|config| config.strict_affinity))
 }
 
 /// Returns the affinities for the block, except deleted ones and types that Calico never writes. Unconfirmed affinities
 /// are ignored if there is a confirmed one.
 fn holders<'s>(planner: &Planner<'_, 's>, cidr: IpNet) -> Vec<&'s Versioned<Affinity>> {
-    let of_block = planner.basis.snapshot.affinities.iter().filter(|affinity| {
-        let key = &affinity.value.key;
-        key.cidr == cidr && !affinity.value.deleted && !matches!(key.kind, AffinityType::Other(_))
-    });
-    let all: Vec<&Versioned<Affinity>> = of_block.collect();
-    let confirmed = all
-        .iter()
-        .filter(|affinity| affinity.value.state == AffinityState::Confirmed);
-    let confirmed: Vec<&Versioned<Affinity>> = confirmed.copied().collect();
-    if confirmed.is_empty() { all } else { confirmed }
+    let mut confirmed = Vec::new();
+    let mut unconfirmed = Vec::new();
+    for affinity in &planner.basis.snapshot.affinities {
+        let Affinity {
+            key, state, deleted, ..
+        } = &affinity.value;
+        if key.cidr != cidr || *deleted || matches!(key.kind, AffinityType::Other(_)) {
+            continue;
+        }
+        if *state == AffinityState::Confirmed {
+            confirmed.push(affinity);
+        } else {
+            unconfirmed.push(affinity);
+        }
+    }
+    if confirmed.is_empty() {
+        unconfirmed
+    } else {
+        confirmed
+    }
 }
 
 /// Returns the right owner of the block: the holder of its affinity, or else the node whose tunnel address is in the

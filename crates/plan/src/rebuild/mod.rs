@@ -93,9 +93,12 @@ fn of_repaired(basis: &Basis<'_>, request: &Request, corrupt: &CorruptBlocks) ->
         .findings
         .retain(|finding| !dropped.contains(&finding.key()));
 
-    let new = report.findings.iter();
-    let new = new.filter(|finding| !seen.contains(&finding.key_ref()));
-    let revealed = new.map(|finding| finding.key()).collect();
+    let mut revealed = Vec::new();
+    for finding in &report.findings {
+        if !seen.contains(&finding.key_ref()) {
+            revealed.push(finding.key());
+        }
+    }
     let basis = Basis::new(&repaired, &report, &options).with(basis.observations, basis.cooldown);
     Plan {
         revealed,
@@ -109,16 +112,15 @@ fn of_sound(basis: &Basis<'_>, request: &Request, corrupt: &CorruptBlocks) -> Pl
     // A handle is released completely or not at all, so addresses that get another owner come before those that are
     // released.
     in_use::plan(&mut planner);
-
     leaked::plan(&mut planner);
     let approved = handles::plan_carriage_returns(&mut planner);
     blocks::plan(&mut planner);
     affinities::plan(&mut planner);
     let countings = handles::plan(&mut planner, &approved);
-    let known = std::mem::take(&mut planner.skipped);
 
+    let skipped_so_far = std::mem::take(&mut planner.skipped);
     let actions = build::actions(planner, countings);
-    let skipped = unplanned::skipped(basis, request, known, &actions);
+    let skipped = unplanned::skipped(basis, request, skipped_so_far, &actions);
     Plan {
         skipped,
         ..Plan::new(PlanKind::Rebuild, basis.snapshot, actions)

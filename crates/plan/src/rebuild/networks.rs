@@ -86,11 +86,14 @@ impl Networks {
 
 /// Returns the network in the handle of a container.
 fn network_of(handle: TextRef<'_>) -> Option<String> {
-    let id = handle.to_string();
-    let id = clean(&id);
+    let handle = handle.to_string();
+    let id = clean(&handle);
     if !matches!(Claim::of_handle(id), Claim::Container(_)) {
         return None;
     }
     let (network, _) = id.rsplit_once('.')?;
-    (!network.is_empty()).then(|| network.to_owned())
+    if network.is_empty() {
+        return None;
+    }
+    Some(network.to_owned())
 }

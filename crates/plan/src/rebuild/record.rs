@@ -123,8 +123,7 @@ fn of_workload(basis: &Basis<'_>, networks: &Networks, uses: &[Use], taken_at: &
     let names_machine = workloads
         .iter()
         .any(|workload| workload.machine.is_some_and(|machine| !machine.is_empty()));
-    let is_launcher = pod.starts_with("virt-launcher-");
-    if names_machine || is_launcher {
+    if names_machine || pod.starts_with("virt-launcher-") {
         let detail = "a virtual machine uses it, and its record needs UIDs that calipam does not read; \
                       migrate or restart the machine, so that Calico records an address for it";
         return Err(Refusal::new(SkipReason::NeedsDecision, detail));
@@ -150,25 +149,25 @@ fn of_workload(basis: &Basis<'_>, networks: &Networks, uses: &[Use], taken_at: &
 
     let handle = format!("{network}.{container}");
     let namespace = first.namespace.to_string();
-    let of_pod = (!pod.is_empty()).then_some([("namespace", namespace.as_str()), ("pod", pod.as_str())]);
-    let owner = of_pod
-        .into_iter()
-        .flatten()
-        .chain([("node", node.as_str()), ("timestamp", taken_at)]);
+    let mut owner = vec![("node", node.as_str()), ("timestamp", taken_at)];
+    if !pod.is_empty() {
+        owner.push(("namespace", namespace.as_str()));
+        owner.push(("pod", pod.as_str()));
+    }
     Ok(Attribute::new(Some(&handle), owner))
 }
 
 /// Creates a Calico 2.x record, which has no attributes. Its handle is `<network>.<container>` if other records show a
 /// late version of the CNI plugin; otherwise `<namespace>.<pod>`, or the ID of a workload that is not a pod.
 fn of_calico_2(networks: &Networks, workload: &Workload<'_>, sandbox: Option<(String, String)>) -> Attribute {
-    let named = sandbox.and_then(|(container, node)| {
-        let network = networks.of(&container, &node)?;
-        Some(format!("{network}.{container}"))
-    });
-    let workload = if workload.pod.is_empty() {
+    let handle = if let Some((container, node)) = sandbox
+        && let Some(network) = networks.of(&container, &node)
+    {
+        format!("{network}.{container}")
+    } else if workload.pod.is_empty() {
         workload.workload.to_string()
     } else {
         format!("{}.{}", workload.namespace, workload.pod)
     };
-    Attribute::new(Some(&named.unwrap_or(workload)), [])
+    Attribute::new(Some(&handle), [])
 }

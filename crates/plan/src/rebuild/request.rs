@@ -82,14 +82,15 @@ impl Request {
 
 /// Returns the blocks of a finding about an address or a handle.
 pub(super) fn blocks_of(finding: &Finding) -> Vec<IpNet> {
-    let named: Vec<IpNet> = match &finding.evidence {
+    let mut blocks: Vec<IpNet> = match &finding.evidence {
         Evidence::Address(evidence) => evidence.records.iter().map(|record| record.block).collect(),
         Evidence::Handle(evidence) => evidence.blocks.iter().map(|block| block.block).collect(),
         _ => Vec::new(),
     };
-    let depended_on = finding.depends_on.iter().filter_map(|key| match key {
-        Key::Block(cidr) => Some(*cidr),
-        _ => None,
-    });
-    named.into_iter().chain(depended_on).collect()
+    for key in &finding.depends_on {
+        if let Key::Block(cidr) = key {
+            blocks.push(*cidr);
+        }
+    }
+    blocks
 }

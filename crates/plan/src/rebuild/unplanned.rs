@@ -157,16 +157,14 @@ fn side_of_own_block(basis: &Basis<'_>, finding: &Finding) -> Option<SkipReason>
         .owners
         .iter()
         .find(|owner| owner.kind == OwnerKind::Tunnel)?;
-    let own =
-        basis.context.index.blocks.iter().find(|block| {
-            block.host() == Some(tunnel.node.as_str()) && is_v4(block.key) == address.is_ipv4()
-        })?;
-    let is_below = *address < own.key.network();
-    Some(if is_below {
-        SkipReason::TunnelAddressTooLow
+    let mut blocks = basis.context.index.blocks.iter();
+    let own_block = blocks
+        .find(|block| block.host() == Some(tunnel.node.as_str()) && is_v4(block.key) == address.is_ipv4())?;
+    if *address < own_block.key.network() {
+        Some(SkipReason::TunnelAddressTooLow)
     } else {
-        SkipReason::TunnelAddressTooHigh
-    })
+        Some(SkipReason::TunnelAddressTooHigh)
+    }
 }
 
 /// Advises about an undecodable object, which has no version that could guard a write.

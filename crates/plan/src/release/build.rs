@@ -6,12 +6,11 @@ use calipam_check::{Code, ReadObject, Remedy, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::edit::{BlockEdit, Edit, Evidence, HandleEdit, Part, Precondition, Step, Unit};
-use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
 use super::select::Selection;
-use crate::basis::handles::MOST_NAMED;
+use crate::basis::handles::{Allocated, MOST_NAMED};
 use crate::basis::preconditions::Preconditions;
 use crate::plan::{Action, Change, Verb};
 use crate::release::gone_node::{clear_owner, expect_stored_nodes, release_affinity};
@@ -26,8 +25,8 @@ impl<'s> Selection<'_, 's> {
     /// allocations.
     pub(super) fn actions(&mut self) -> Vec<Action> {
         let mut actions = Vec::new();
-        self.miscounts(&mut actions);
-        self.blocks(&mut actions);
+        self.correct_counts(&mut actions);
+        self.release_blocks(&mut actions);
         self.delete_orphans(&mut actions);
         expect_stored_nodes(&self.basis.context.index, &mut actions);
         actions
@@ -35,26 +34,26 @@ impl<'s> Selection<'_, 's> {
 
     /// Corrects wrong counts of handles that are released completely. If their counts stayed wrong, the handles could
     /// remain.
-    fn miscounts(&self, actions: &mut Vec<Action>) {
+    fn correct_counts(&self, actions: &mut Vec<Action>) {
         let handles: BTreeSet<String> = self
             .chosen
             .values()
             .filter_map(|chosen| chosen.allocated.handle())
             .collect();
         for id in handles {
-            let mut allocated = self.handles.allocated(&id).iter();
-            if !allocated.all(|held| self.chosen.contains_key(&(held.block, held.guard.ordinal))) {
+            let is_chosen = |held: &Allocated| self.chosen.contains_key(&(held.block, held.guard.ordinal));
+            if !self.handles.allocated(&id).iter().all(is_chosen) {
                 continue;
             }
             for (edit, evidence) in self.handles.corrections(&id) {
                 let subject = Subject::Handle(id.clone());
                 let finding = self.basis.finding(Code::HandleCount, &subject);
-                let detail = finding.map_or_else(
-                    || "its counts differ from what the blocks record".into(),
-                    |f| f.message(),
-                );
-                let codes = finding.map(|f| f.code);
-                let change = Change::new(Verb::SetHandleCounts, subject, detail, codes.as_slice());
+                let detail = match finding {
+                    Some(finding) => finding.message(),
+                    None => "its counts differ from what the blocks record".to_owned(),
+                };
+                let code = finding.map(|finding| finding.code);
+                let change = Change::new(Verb::SetHandleCounts, subject, detail, code.as_slice());
                 let action = Action::new(format!("handle-count {id}"), vec![edit], vec![change]);
                 actions.push(action.requiring(evidence));
             }
@@ -63,18 +62,18 @@ impl<'s> Selection<'_, 's> {
 
     /// Adds a step for each block. The step covers the block's addresses and their handles, and the owner or affinities
     /// that the block loses.
-    fn blocks(&mut self, actions: &mut Vec<Action>) {
-        let (mut owned, mut affinities) = self.held_by_gone_nodes();
+    fn release_blocks(&mut self, actions: &mut Vec<Action>) {
+        let (mut owned, mut affinities) = self.held_by_deleted_nodes();
         let findings = self.chosen.values().filter_map(|chosen| chosen.finding);
         let preconditions = Preconditions::new(self.basis.snapshot, findings);
-        let mut of_block: BTreeMap<IpNet, Vec<&Chosen<'s>>> = BTreeMap::new();
+        let mut chosen_by_block: BTreeMap<IpNet, Vec<&Chosen<'s>>> = BTreeMap::new();
         for ((block, _), chosen) in &self.chosen {
-            of_block.entry(*block).or_default().push(chosen);
+            chosen_by_block.entry(*block).or_default().push(chosen);
         }
 
-        let all: BTreeSet<IpNet> = of_block.keys().chain(owned.keys()).copied().collect();
-        for block in all {
-            let chosen = of_block.remove(&block).unwrap_or_default();
+        let blocks: BTreeSet<IpNet> = chosen_by_block.keys().chain(owned.keys()).copied().collect();
+        for block in blocks {
+            let chosen = chosen_by_block.remove(&block).unwrap_or_default();
             let mut action = self.release(block, &chosen, &preconditions);
             if let Some(node) = owned.remove(&block) {
                 clear_owner(&mut action, block, &node);
@@ -89,6 +88,7 @@ impl<'s> Selection<'_, 's> {
             actions.push(action);
         }
 
+        // Affinities for blocks that do not change have a step of their own.
         for affinity in affinities.into_values().flatten() {
             let reason = format!("affinity {}", affinity.value.key);
             let mut action = Action::new(reason, Vec::new(), Vec::new());
@@ -97,15 +97,19 @@ impl<'s> Selection<'_, 's> {
         }
     }
 
+    /// Releases the chosen addresses of a block, with one part for each handle.
     fn release(&self, block: IpNet, chosen: &[&Chosen<'_>], preconditions: &Preconditions) -> Action {
         let mut units: BTreeMap<Unit, Vec<&Chosen<'_>>> = BTreeMap::new();
-        chosen
-            .iter()
-            .for_each(|chosen| units.entry(chosen.allocated.unit()).or_default().push(chosen));
-        let part = |(unit, chosen)| self.part(block, unit, chosen, preconditions);
-        let parts = units.into_iter().map(part).collect();
+        let mut changes: Vec<Change> = Vec::with_capacity(chosen.len());
+        for selected in chosen {
+            units.entry(selected.allocated.unit()).or_default().push(selected);
+            changes.push(selected.change());
+        }
 
-        let changes: Vec<Change> = chosen.iter().map(|chosen| chosen.change()).collect();
+        let mut parts = Vec::with_capacity(units.len());
+        for (unit, chosen_of_unit) in units {
+            parts.push(self.part(block, unit, chosen_of_unit, preconditions));
+        }
         let reason = match changes.as_slice() {
             [only] => format!("{} {}", only.action, only.subject),
             _ => format!("{} addresses of block {block}", changes.len()),
@@ -141,14 +145,16 @@ impl<'s> Selection<'_, 's> {
 
         if let Unit::Handle(id) = &part.unit {
             let count = chosen.len() as i64;
-            let decrement = |object: &&Versioned<Handle>| {
-                Edit::Handle(object.value.id().to_string(), HandleEdit::Decrement(block, count))
-            };
-            part.edits.extend(self.handles.objects(id).iter().map(decrement));
+            for object in self.handles.objects(id) {
+                let decrement = HandleEdit::Decrement(block, count);
+                part.edits
+                    .push(Edit::Handle(object.value.id().to_string(), decrement));
+            }
         }
-        let findings = chosen.iter().filter_map(|chosen| chosen.finding);
-        part.evidence
-            .extend(findings.flat_map(|finding| preconditions.of(finding)));
+        for finding in chosen.iter().filter_map(|chosen| chosen.finding) {
+            part.evidence.extend(preconditions.of(finding));
+        }
+
         // A plan can have a hundred thousand parts.
         part.edits.shrink_to_fit();
         part.evidence.shrink_to_fit();
@@ -167,9 +173,11 @@ impl<'s> Selection<'_, 's> {
             let detail = "no allocation refers to it";
             let change = Change::new(Verb::DeleteHandle, subject, detail, &[finding.code]);
             let delete = Edit::Delete(Key::Handle(id.clone()), object.revision.clone());
-            let is_empty = |block| (Key::Block(block), Precondition::Records(id.clone(), 0..=0));
-            let named = object.value.blocks().map(|(block, _)| block).take(MOST_NAMED);
-            let evidence = named.map(is_empty);
+            let mut evidence = Vec::new();
+            for (block, _) in object.value.blocks().take(MOST_NAMED) {
+                let records_nothing = Precondition::Records(id.clone(), 0..=0);
+                evidence.push((Key::Block(block), records_nothing));
+            }
             let reason = format!("orphan-handle {id}");
             actions.push(Action::new(reason, vec![delete], vec![change]).requiring(evidence));
         }
@@ -177,18 +185,16 @@ impl<'s> Selection<'_, 's> {
 
     /// Returns the blocks that deleted nodes still hold, each with its owner's name, and the affinities, by block.
     /// Corrupt blocks are skipped in the plan.
-    fn held_by_gone_nodes(&mut self) -> (BTreeMap<IpNet, String>, AffinitiesByBlock<'s>) {
+    fn held_by_deleted_nodes(&mut self) -> (BTreeMap<IpNet, String>, AffinitiesByBlock<'s>) {
         let index = &self.basis.context.index;
         let mut owned = BTreeMap::new();
-        let mut affinities = AffinitiesByBlock::new();
-        for block in index
-            .blocks
-            .iter()
-            .filter(|block| self.scope.has_block(block.key))
-        {
-            let Some(node) = block.host().filter(|node| self.nodes.contains(*node)) else {
+        for block in &index.blocks {
+            let Some(node) = block.host() else {
                 continue;
             };
+            if !self.nodes.contains(node) || !self.scope.has_block(block.key) {
+                continue;
+            }
             if block.sound.is_some() && !index.is_unchecked(block.key) {
                 owned.insert(block.key, node.to_owned());
             } else {
@@ -199,13 +205,12 @@ impl<'s> Selection<'_, 's> {
             }
         }
 
+        let mut affinities = AffinitiesByBlock::new();
         for affinity in &self.basis.snapshot.affinities {
             let key = &affinity.value.key;
-            let gone = key.kind == AffinityType::Host
-                && self.nodes.contains(&key.node)
-                && !affinity.value.deleted
-                && self.scope.has_block(key.cidr);
-            if gone && !index.is_unchecked(key.cidr) {
+            let is_of_node = key.kind == AffinityType::Host && self.nodes.contains(&key.node);
+            let is_in_scope = !affinity.value.deleted && self.scope.has_block(key.cidr);
+            if is_of_node && is_in_scope && !index.is_unchecked(key.cidr) {
                 affinities.entry(key.cidr).or_default().push(affinity);
             }
         }

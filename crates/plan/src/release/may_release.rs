@@ -59,28 +59,33 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
     let Evidence::Address(evidence) = &finding.evidence else {
         return Vec::new();
     };
-    let allocation = |record: &RecordEvidence| {
-        let block = basis.context.index.block(record.block)?;
-        let mut allocated = Allocated::new(block.key, &block.sound?.allocation(record.ordinal)?);
-        // The finding and the release share one record, to save memory.
-        if allocated.guard.record == record.record {
-            allocated.guard.record = record.record.clone();
+    let mut allocations = Vec::new();
+    for record in &evidence.records {
+        match allocation(basis, record) {
+            Some(allocated) => allocations.push(allocated),
+            None => return Vec::new(),
         }
-        Some(allocated)
-    };
-    evidence
-        .records
-        .iter()
-        .map(allocation)
-        .collect::<Option<_>>()
-        .unwrap_or_default()
+    }
+    allocations
+}
+
+/// Returns the allocation that a finding found in a block; `None` if the block is corrupt.
+fn allocation(basis: &Basis<'_>, record: &RecordEvidence) -> Option<Allocated> {
+    let block = basis.context.index.block(record.block)?;
+    let mut allocated = Allocated::new(block.key, &block.sound?.allocation(record.ordinal)?);
+    // The finding and the release share one record, to save memory.
+    if allocated.guard.record == record.record {
+        allocated.guard.record = record.record.clone();
+    }
+    Some(allocated)
 }
 
 /// Refuses a leaked address whose record names no owner. The operator can still release the address by name.
 pub(crate) fn unknown_owner(finding: &Finding) -> Option<Refusal> {
-    finding
-        .is_owner_unknown()
-        .then(|| Refusal::new(SkipReason::UnknownOwner, finding.message()))
+    if !finding.is_owner_unknown() {
+        return None;
+    }
+    Some(Refusal::new(SkipReason::UnknownOwner, finding.message()))
 }
 
 /// Returns true if the operator can force the release of an address that is refused for this reason.
@@ -92,16 +97,18 @@ pub(super) fn can_be_forced(reason: SkipReason) -> bool {
 /// Refuses a leaked address that has to wait: the objects that show owners are lost, or it was seen unused only once.
 /// Once is enough if the address's node was deleted, or its pod finished long ago.
 pub(crate) fn too_early(basis: &Basis<'_>, finding: &Finding, held: &[Allocated]) -> Option<Refusal> {
-    if let Some(what) = basis.missing_evidence {
+    if let Some(kind) = basis.missing_evidence {
         let detail = format!(
-            "{}; but there is not a single {what} in the cluster: the objects were probably lost, so restore them first",
+            "{}; but there is not a single {kind} in the cluster: the objects were probably lost, so restore them first",
             finding.message()
         );
         return Some(Refusal::new(SkipReason::EvidenceLost, detail));
     }
 
-    let seen = |held: &Allocated| seen_before(basis, |s| s.saw(held.address, &held.guard));
-    if is_certain_at_once(basis, finding) || held.iter().all(seen) {
+    let was_seen = |allocated: &Allocated| {
+        seen_before(basis, |earlier| earlier.saw(allocated.address, &allocated.guard))
+    };
+    if is_certain_at_once(basis, finding) || held.iter().all(was_seen) {
         return None;
     }
 
@@ -137,12 +144,14 @@ pub(crate) fn too_early_orphan(basis: &Basis<'_>, finding: &Finding) -> Option<R
         return None;
     };
 
-    let seen = |s: &Observations| {
-        s.handles
-            .get(id)
-            .is_some_and(|revision| Some(revision) == evidence.revision.as_ref())
+    let has_revision = |earlier: &Observations| match earlier.handles.get(id) {
+        Some(revision) => Some(revision) == evidence.revision.as_ref(),
+        None => false,
     };
-    (!seen_before(basis, seen)).then(|| seen_once(basis, &finding.message()))
+    if seen_before(basis, has_revision) {
+        return None;
+    }
+    Some(seen_once(basis, &finding.message()))
 }
 
 /// Refuses an affinity that is neither confirmed nor marked deleted, unless it was seen twice: its holder may be about
@@ -182,16 +191,16 @@ fn seen_once(basis: &Basis<'_>, state: &str) -> Refusal {
     )
 }
 
-/// Returns true if `saw` accepts an observation that is at least as old as the grace period, or if there is no grace
+/// Returns true if `is_same` accepts an earlier read that is at least as old as the grace period, or if there is no grace
 /// period.
-fn seen_before(basis: &Basis<'_>, saw: impl Fn(&Observations) -> bool) -> bool {
+fn seen_before(basis: &Basis<'_>, is_same: impl Fn(&Observations) -> bool) -> bool {
     let grace = basis.context.grace;
+    if !grace.is_positive() {
+        return true;
+    }
     let now = basis.snapshot.taken_at;
-    !grace.is_positive()
-        || basis
-            .observations
-            .iter()
-            .any(|s| now.duration_since(s.at) >= grace && saw(s))
+    let mut earlier_reads = basis.observations.iter();
+    earlier_reads.any(|read| now.duration_since(read.at) >= grace && is_same(read))
 }
 
 /// Returns true if one read is enough, since the owner cannot come back.
@@ -204,9 +213,17 @@ fn is_certain_at_once(basis: &Basis<'_>, finding: &Finding) -> bool {
 
 /// Returns true if the recorded node does not exist, and no workload names it.
 fn is_of_gone_node(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
-    let alive = |node: String| basis.context.index.workloads_name_node(&node);
-    let mut nodes = evidence.recorded_nodes().peekable();
-    evidence.reasons.contains(&LeakReason::NodeGone) && nodes.peek().is_some() && !nodes.any(alive)
+    if !evidence.reasons.contains(&LeakReason::NodeGone) {
+        return false;
+    }
+    let mut names_node = false;
+    for node in evidence.recorded_nodes() {
+        if basis.context.index.workloads_name_node(&node) {
+            return false;
+        }
+        names_node = true;
+    }
+    names_node
 }
 
 /// Returns true if the only pods of the recorded name finished so long ago that their networks must have been torn
@@ -218,21 +235,20 @@ fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
     }
 
     let now = basis.snapshot.taken_at;
-    let mut number_of_pods = 0;
-    for pod in evidence
-        .owners
-        .iter()
-        .filter(|owner| owner.kind == OwnerKind::Pod)
-    {
-        number_of_pods += 1;
-        let Some(finished_at) = pod.finished_at else {
+    let mut has_pod = false;
+    for owner in &evidence.owners {
+        if owner.kind != OwnerKind::Pod {
+            continue;
+        }
+        let Some(finished_at) = owner.finished_at else {
             return false;
         };
         if now.duration_since(finished_at) <= basis.context.grace {
             return false;
         }
+        has_pod = true;
     }
-    number_of_pods > 0
+    has_pod
 }
 
 /// Removes from a choice the addresses whose handles cannot be released completely. Returns the allocations of all
@@ -253,12 +269,21 @@ pub(crate) fn keep_whole_handles<'s>(
         .collect();
     let handles = HandleAllocations::new(basis, &wanted);
     let mut skipped: Vec<Skipped> = Vec::new();
-    let mut stay: HashSet<IpAddr> = HashSet::new();
+    let mut removed: HashSet<IpAddr> = HashSet::new();
 
     for id in wanted.iter().collect::<BTreeSet<&String>>() {
-        let insists = |address| insists(address) && !stay.contains(&address);
-        let leaves = |record| leaves(id, record);
-        let Some(refusal) = why_kept(basis, &handles, choice, id, insists, leaves, &in_scope) else {
+        let still_insists = |address| insists(address) && !removed.contains(&address);
+        let leaves_handle = |record| leaves(id, record);
+        let refusal = why_kept(
+            basis,
+            &handles,
+            choice,
+            id,
+            still_insists,
+            leaves_handle,
+            &in_scope,
+        );
+        let Some(refusal) = refusal else {
             continue;
         };
 
@@ -267,11 +292,12 @@ pub(crate) fn keep_whole_handles<'s>(
                 continue;
             };
             let address = held.address;
-            stay.insert(address);
+            removed.insert(address);
             let subject = Subject::Address(address);
-            let code = chosen
-                .finding
-                .map_or_else(|| basis.worst(&subject), |finding| Some(finding.code));
+            let code = match chosen.finding {
+                Some(finding) => Some(finding.code),
+                None => basis.worst(&subject),
+            };
             let detail = format!("{address}: {}", refusal.detail);
             skipped.push(Skipped {
                 code,
@@ -307,22 +333,24 @@ fn why_kept(
         .allocated(id)
         .iter()
         .partition(|held| choice.contains_key(&(held.block, held.guard.ordinal)));
-    let kept = kept
+    let first_kept = kept
         .into_iter()
         .find(|held| !leaves((held.block, held.guard.ordinal)))?;
-    if is_of_several(id)
-        || chosen
-            .iter()
-            .any(|held| insists(held.address) || is_extra(choice, held))
-    {
+    if is_of_several(id) {
         return None;
     }
-    let why = if in_scope(kept) {
+    for held in chosen {
+        if insists(held.address) || is_extra(choice, held) {
+            return None;
+        }
+    }
+
+    let why = if in_scope(first_kept) {
         "is not released"
     } else {
         "is outside the selection; a handle is released completely or not at all"
     };
-    let detail = format!("its handle {id} also holds {}, which {why}", kept.address);
+    let detail = format!("its handle {id} also holds {}, which {why}", first_kept.address);
     Some(Refusal::new(SkipReason::HandleHeld, detail))
 }
 
@@ -338,10 +366,13 @@ fn is_of_several(id: &str) -> bool {
 /// Returns true for an address that its service does not name. The service holds its other addresses under the same
 /// handle.
 fn is_extra(choice: &Choice<'_>, held: &Allocated) -> bool {
-    let finding = choice
-        .get(&(held.block, held.guard.ordinal))
-        .and_then(|chosen| chosen.finding);
-    finding.is_some_and(|finding| finding.code == Code::ServiceAddressExtra)
+    let Some(chosen) = choice.get(&(held.block, held.guard.ordinal)) else {
+        return false;
+    };
+    match chosen.finding {
+        Some(finding) => finding.code == Code::ServiceAddressExtra,
+        None => false,
+    }
 }
 
 /// Explains why an address is kept if no finding justifies its release.
@@ -389,6 +420,7 @@ fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> Refusal {
         );
     }
 
+    // Where blocks overlap, the address has several records: the most important reason counts.
     let reasons = records.iter().map(|record| why_kept_record(basis, record));
     reasons
         .min()

@@ -104,14 +104,11 @@ pub fn read_report(
     let guid = snapshot.guid();
 
     if read.observations.cluster != guid || guid.is_empty() {
-        let reported = read.observations.cluster.clone();
-        read.objections.insert(
-            0,
-            ReportError::OtherCluster {
-                reported,
-                found: guid.to_owned(),
-            },
-        );
+        let other_cluster = ReportError::OtherCluster {
+            reported: read.observations.cluster.clone(),
+            found: guid.to_owned(),
+        };
+        read.objections.insert(0, other_cluster);
     }
     Ok(read)
 }
@@ -150,12 +147,12 @@ fn calicoctl(file: ReportFile, written: Timestamp, snapshot: &Snapshot, locked: 
         handles: leaked_handles(&fields),
         ..Observations::default()
     };
+
     let mut objections = Vec::new();
-    let found = snapshot
-        .cluster
-        .as_ref()
-        .map(|cluster| cluster.calico_version.clone())
-        .unwrap_or_default();
+    let found = match &snapshot.cluster {
+        Some(cluster) => cluster.calico_version.clone(),
+        None => String::new(),
+    };
     let reported = text(&fields, "version");
     if reported != found {
         objections.push(ReportError::OtherVersion { reported, found });
@@ -178,14 +175,13 @@ fn calicoctl(file: ReportFile, written: Timestamp, snapshot: &Snapshot, locked: 
 /// Returns true if calicoctl would release the allocation, and Windows does not reserve its address: calicoctl also
 /// lists reserved addresses (facts 5.3).
 fn is_released(element: &Map<String, Value>) -> bool {
-    // A flag that cannot be read counts as set.
-    let is = |name: &str| {
-        element
-            .get(name)
-            .is_some_and(|value| value.as_bool().unwrap_or(true))
+    let is_set = |flag: &str| match element.get(flag) {
+        // A flag that cannot be read counts as set.
+        Some(value) => value.as_bool().unwrap_or(true),
+        None => false,
     };
     let handle = text(element, "handle");
-    !is("inUse") && !is("coolingDown") && !is_windows_reserved(Text::new(&handle).as_ref())
+    !is_set("inUse") && !is_set("coolingDown") && !is_windows_reserved(Text::new(&handle).as_ref())
 }
 
 /// Reads an allocation. `None` if its sequence number cannot be read: in that case it is unknown which allocation was
@@ -195,14 +191,13 @@ fn allocation(element: &Map<String, Value>) -> Option<Observation> {
         None => None,
         Some(value) => Some(value.as_u64()?),
     };
-    let handle = element.get("handle").and_then(Value::as_str).map(str::to_owned);
+    let handle = element.get("handle").and_then(Value::as_str);
     let record = Attribute {
-        handle,
+        handle: handle.map(str::to_owned),
         ..Attribute::default()
-    }
-    .into();
+    };
     Some(Observation {
-        record,
+        record: record.into(),
         has_owner: false,
         sequence,
     })

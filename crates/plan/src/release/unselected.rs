@@ -20,9 +20,9 @@ pub(super) fn unselected<'s>(
 ) -> Option<&'s Versioned<Affinity>> {
     let index = &basis.context.index;
     let block = index.block(block)?;
-    let sound = block.sound.filter(|_| basis.cooldown == 0)?;
+    let sound = block.sound?;
     let node = sound.host()?;
-    if sound.allocated() as usize != released {
+    if basis.cooldown != 0 || sound.allocated() as usize != released {
         return None;
     }
 

@@ -50,10 +50,16 @@ impl Touched {
         let has_labels = snapshot.labels_affinities();
         let mut objects = BTreeMap::new();
         let mut doubles = Vec::new();
-        let mut add = |key: Key, value: Object, revision: Revision| match objects.entry(key) {
-            Entry::Vacant(place) => drop(place.insert(Versioned { value, revision })),
-            Entry::Occupied(mut place) => {
-                doubles.push((place.key().clone(), place.insert(Versioned { value, revision })));
+        let mut add = |key: Key, value: Object, revision: Revision| {
+            let object = Versioned { value, revision };
+            match objects.entry(key) {
+                Entry::Vacant(entry) => {
+                    entry.insert(object);
+                }
+                Entry::Occupied(mut entry) => {
+                    let earlier = entry.insert(object);
+                    doubles.push((entry.key().clone(), earlier));
+                }
             }
         };
 

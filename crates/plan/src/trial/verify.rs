@@ -131,7 +131,7 @@ impl Recorded {
 
     /// Returns true if the finding is new only because it counts what the plan records.
     fn explains(&self, finding: &Finding) -> bool {
-        let counts = matches!(
+        let is_about_counts = matches!(
             finding.code,
             Code::PoolNearlyFull
                 | Code::NodeWithoutAddresses
@@ -141,20 +141,21 @@ impl Recorded {
                 | Code::BorrowedTunnelAddress
         );
 
-        counts
-            && match (&finding.subject, finding.subject.network()) {
-                (Subject::Node(_) | Subject::Cluster(_) | Subject::Endpoint(_), _) => {
-                    !self.networks.is_empty()
-                }
-                (_, Some(found)) => {
-                    // Most findings are about an address, and most changes record one.
-                    self.networks.contains(&found)
-                        || self
-                            .networks
-                            .iter()
-                            .any(|recorded| cidr::overlap(found, *recorded))
-                }
-                _ => false,
-            }
+        if !is_about_counts {
+            return false;
+        }
+
+        if let Subject::Node(_) | Subject::Cluster(_) | Subject::Endpoint(_) = finding.subject {
+            return !self.networks.is_empty();
+        }
+        let Some(network) = finding.subject.network() else {
+            return false;
+        };
+        // Most findings are about an address, and most changes record one.
+        if self.networks.contains(&network) {
+            return true;
+        }
+        let mut recorded = self.networks.iter();
+        recorded.any(|other| cidr::overlap(network, *other))
     }
 }

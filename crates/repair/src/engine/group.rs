@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use calipam_datastore::write::Batch;
+use calipam_datastore::write::{Batch, Stored};
 use calipam_model::edit::Unit;
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
@@ -28,7 +28,7 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
         }
         match run_task(context, group, task, omitted, &mut known).await {
             Ok(TaskResult::Already) => {}
-            Ok(TaskResult::Written(more)) => made.extend(more),
+            Ok(TaskResult::Written(changes)) => made.extend(changes),
             Ok(TaskResult::Marked(reason)) => return Ended::Partly(reason),
             Ok(TaskResult::Conflict(reason)) => {
                 let is_reverted = made.is_empty() || revert(context, group, made).await;
@@ -39,8 +39,11 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
                 };
             }
             Err(error) => {
-                let wrote = !made.is_empty() && !revert(context, group, made).await;
-                return Ended::Broken(error, wrote);
+                let is_partly_written = !made.is_empty() && !revert(context, group, made).await;
+                return Ended::Broken {
+                    error,
+                    is_partly_written,
+                };
             }
         }
     }
@@ -50,8 +53,7 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
         Key::Handle(id) => omitted.has(&Unit::Handle(clean_id(id).to_owned())),
         _ => false,
     };
-    let stranded: Made = made.extract_if(.., |made| is_stranded(&made.key)).collect();
-
+    let stranded: Made = made.extract_if(.., |change| is_stranded(&change.key)).collect();
     if !stranded.is_empty() && !revert(context, group, stranded).await {
         return Ended::Partly(
             "a handle counts too many addresses: others changed it before the count could be taken back"
@@ -69,47 +71,51 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
 /// written, affinities created for that block, and pools of an unfinished split. Returns true if no write of the step
 /// is left.
 async fn revert(context: &Context, group: &Group, made: Made) -> bool {
-    let may_go = |made: &MadeChange| match made.key {
+    let is_useless_alone = |made: &MadeChange| match made.key {
         Key::Handle(_) | Key::Pool(_) => true,
         Key::Affinity(_) => made.before.is_none(),
         _ => false,
     };
-
-    if !made.iter().all(may_go) {
+    if !made.iter().all(is_useless_alone) {
         return false;
     }
 
-    for MadeChange { key, before, left } in made.into_iter().rev() {
-        let keys = [key.clone()];
+    for made in made.into_iter().rev() {
+        let keys = [made.key.clone()];
         let Ok(objects) = context.read(&keys).await else {
             return false;
         };
-        let now = objects.get(&key).and_then(Option::as_ref);
-        let is_left = match (now, &left) {
-            (None, None) => true,
-            (Some(now), Some((_, value))) if compared_by_value(key.clone()) => same_value(&now.raw, value),
-            (Some(now), Some((revision, _))) => now.revision.to_string() == *revision,
-            _ => false,
-        };
-        if !is_left {
+        let now = objects.get(&made.key).and_then(Option::as_ref);
+        if !is_as_made(&made, now) {
             return false;
         }
-        let Some(change) = change(key, before, now) else {
+
+        let Some(change) = change(made.key, made.before, now) else {
             continue;
         };
         let batch = Batch {
             changes: vec![change],
             evidence: Vec::new(),
         };
-        if !matches!(
-            write(context, group, &objects, &batch).await,
-            Ok(Some(TaskResult::Written(_)))
-        ) {
+        let result = write(context, group, &objects, &batch).await;
+        if !matches!(result, Ok(Some(TaskResult::Written(_)))) {
             return false;
         }
     }
 
     true
+}
+
+/// Returns true if nobody has written to an object since it was changed.
+fn is_as_made(made: &MadeChange, now: Option<&Stored>) -> bool {
+    let (Some(now), Some((revision, value))) = (now, &made.left) else {
+        return now.is_none() && made.left.is_none();
+    };
+    if compared_by_value(made.key.clone()) {
+        same_value(&now.raw, value)
+    } else {
+        now.revision.to_string() == *revision
+    }
 }
 
 /// Carries out a task. `known` contains objects that earlier tasks of the group have read along, which the first attempt
@@ -123,18 +129,19 @@ async fn run_task(
 ) -> Result<TaskResult> {
     let along: BTreeSet<Key> = task.reads_along().into_iter().collect();
     for attempt in 0..RETRIES {
-        let keys = if attempt == 0 {
+        let needed = if attempt == 0 {
             task.reads_first()
         } else {
             task.reads()
         };
-        let mut keys: BTreeSet<Key> = keys.into_iter().chain(along.iter().cloned()).collect();
+        let mut unread: BTreeSet<Key> = needed.into_iter().chain(along.iter().cloned()).collect();
         let mut objects = Objects::new();
         if attempt == 0 {
-            objects.extend(known.extract_if(|key, _| keys.remove(key)));
-            objects.extend(task.known().into_iter().filter(|(key, _)| keys.remove(key)));
+            objects.extend(known.extract_if(|key, _| unread.remove(key)));
+            objects.extend(task.known().into_iter().filter(|(key, _)| unread.remove(key)));
         }
-        objects.extend(context.read(&Vec::from_iter(keys)).await?);
+        objects.extend(context.read(&Vec::from_iter(unread)).await?);
+
         let batch = loop {
             match task.decide(&objects, omitted) {
                 Decision::Write(batch) => break context.writer.converted(batch),
@@ -147,6 +154,7 @@ async fn run_task(
             known.extend(objects.into_iter().filter(|(key, _)| along.contains(key)));
             return Ok(result);
         }
+
         (context.events)(&Event::Lost { step: group.step });
         tokio::time::sleep(pause(attempt)).await;
     }

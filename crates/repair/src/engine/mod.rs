@@ -196,8 +196,12 @@ pub(crate) enum Ended {
     Conflict(String),
     /// A stop was requested before anything was written.
     Interrupted,
-    /// The journal or the datastore failed. The flag is true if a write of the step is left.
-    Broken(RepairError, bool),
+    /// The journal or the datastore failed.
+    Broken {
+        error: RepairError,
+        /// True if a write of the step is left.
+        is_partly_written: bool,
+    },
 }
 
 /// The result of a run.
@@ -287,16 +291,16 @@ pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
         ..Execution::default()
     };
     let mut order = Order::new(&groups);
-    let mut groups: Vec<Option<Group>> = groups.into_iter().map(Some).collect();
+    let mut waiting: Vec<Option<Group>> = groups.into_iter().map(Some).collect();
     let mut running = JoinSet::new();
     let kept = KeptHandles::default();
-    let mut over = 0;
+    let mut number_of_ended = 0;
 
     loop {
         let stopped = execution.failure.is_some() || context.interrupt.is_set();
         while !stopped && running.len() < IN_FLIGHT {
             let Some(index) = order.next() else { break };
-            let Some(group) = groups[index].take() else {
+            let Some(group) = waiting[index].take() else {
                 continue;
             };
             let context = context.clone();
@@ -309,15 +313,18 @@ pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
                 (index, group, ended, omitted.parts)
             });
         }
+
         match running.join_next().await {
             None => break,
             Some(Ok((index, group, ended, omissions))) => {
-                order.ended(index);
-                let before = execution.not_started;
+                order.end(index);
+                let not_started = execution.not_started;
                 execution.note(&group, ended, omissions);
-                over += usize::from(execution.not_started == before);
+                if execution.not_started == not_started {
+                    number_of_ended += 1;
+                }
                 (context.events)(&Event::Ended {
-                    ended: over,
+                    ended: number_of_ended,
                     of: execution.steps,
                 });
             }
@@ -325,99 +332,117 @@ pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
         }
     }
 
-    execution.not_started += groups.iter().flatten().count();
+    execution.not_started += waiting.iter().flatten().count();
     execution.interrupted = context.interrupt.is_set();
     execution
 }
 
 impl Execution {
+    /// Counts a step that has ended, and adds its conflicts.
     fn note(&mut self, group: &Group, ended: Ended, omissions: Vec<Omission>) {
-        let conflict = |what, reason, addresses| Conflict {
-            step: group.step,
-            what,
-            reason,
-            addresses,
-        };
         match ended {
             Ended::Written => {
                 self.written += 1;
-                let kept = omissions.iter().filter(|omission| omission.releases);
-                let kept: usize = kept.map(|omission| omission.addresses.len()).sum();
-                let cooling = group.cooling.and_then(|(addresses, seconds)| {
-                    let until = clock::now()
-                        .checked_add(SignedDuration::from_secs(seconds))
-                        .ok()?;
-                    let addresses = addresses.checked_sub(kept).filter(|addresses| *addresses > 0)?;
-                    Some(Cooling {
-                        addresses,
-                        first: until,
-                        last: until,
-                    })
-                });
+                let cooling = cooling_of(group, &omissions);
                 self.cooling = self.cooling.into_iter().chain(cooling).reduce(Cooling::and);
             }
             Ended::Partly(reason) => {
                 self.partly += 1;
                 let reason = format!("only part of it was written: {reason}");
-                self.conflicts
-                    .push(conflict(group.reason.clone(), reason, Vec::new()));
+                self.conflicts.push(conflict_of_step(group, reason));
             }
-            Ended::Already => {
-                *(if omissions.is_empty() {
-                    &mut self.already
-                } else {
-                    &mut self.aborted
-                }) += 1
-            }
+            Ended::Already if omissions.is_empty() => self.already += 1,
+            Ended::Already => self.aborted += 1,
             Ended::Conflict(reason) => {
                 self.aborted += 1;
-                self.conflicts
-                    .push(conflict(group.reason.clone(), reason, Vec::new()));
+                self.conflicts.push(conflict_of_step(group, reason));
             }
             Ended::Interrupted => self.not_started += 1,
-            Ended::Broken(error, wrote) => {
-                *(if wrote {
-                    &mut self.partly
+            Ended::Broken {
+                error,
+                is_partly_written,
+            } => {
+                if is_partly_written {
+                    self.partly += 1;
                 } else {
-                    &mut self.not_started
-                }) += 1;
+                    self.not_started += 1;
+                }
                 self.failure.get_or_insert(error);
             }
         }
+        self.note_omissions(group, omissions);
+    }
 
-        // Parts that fail for the same reason are reported once.
+    /// Adds the conflicts that made a step omit some of its parts. Parts that fail for the same reason are reported once.
+    fn note_omissions(&mut self, group: &Group, omissions: Vec<Omission>) {
         let mut conflicts: Vec<Conflict> = Vec::new();
-        for Omission {
-            unit,
-            addresses,
-            releases,
-            reason,
-        } in omissions
-        {
-            let known = conflicts
+        for omission in omissions {
+            let reported = conflicts
                 .iter()
-                .position(|conflict| conflict.reason == reason)
-                .unwrap_or_else(|| {
-                    conflicts.push(conflict(String::new(), reason, Vec::new()));
+                .position(|conflict| conflict.reason == omission.reason);
+            let index = match reported {
+                Some(index) => index,
+                None => {
+                    conflicts.push(Conflict {
+                        what: String::new(),
+                        ..conflict_of_step(group, omission.reason)
+                    });
                     conflicts.len() - 1
-                });
-            let conflict = &mut conflicts[known];
-            conflict.addresses.extend(addresses);
-            match unit {
-                Unit::WholeStep => conflict.what = group.reason.clone(),
-                _ if conflict.what == group.reason => {}
-                _ => {
-                    let what = if releases { "releasing" } else { "recording" };
-                    conflict.what = format!("{what} {}", joined(&conflict.addresses, ", "));
                 }
+            };
+
+            let conflict = &mut conflicts[index];
+            conflict.addresses.extend(omission.addresses);
+            if omission.unit == Unit::WholeStep {
+                conflict.what = group.reason.clone();
+            } else if conflict.what != group.reason {
+                let verb = if omission.releases {
+                    "releasing"
+                } else {
+                    "recording"
+                };
+                conflict.what = format!("{verb} {}", joined(&conflict.addresses, ", "));
             }
         }
-        self.kept_addresses += conflicts
-            .iter()
-            .map(|conflict| conflict.addresses.len())
-            .sum::<usize>();
-        self.conflicts.append(&mut conflicts);
+
+        for conflict in conflicts {
+            self.kept_addresses += conflict.addresses.len();
+            self.conflicts.push(conflict);
+        }
     }
+}
+
+/// Returns a conflict about an entire step.
+fn conflict_of_step(group: &Group, reason: String) -> Conflict {
+    Conflict {
+        step: group.step,
+        what: group.reason.clone(),
+        reason,
+        addresses: Vec::new(),
+    }
+}
+
+/// Returns the addresses that a step has released and that cool down from now on; `None` if there are none.
+fn cooling_of(group: &Group, omissions: &[Omission]) -> Option<Cooling> {
+    let (planned, seconds) = group.cooling?;
+    let mut kept = 0;
+    for omission in omissions {
+        if omission.releases {
+            kept += omission.addresses.len();
+        }
+    }
+
+    let cooldown = SignedDuration::from_secs(seconds);
+    let until = clock::now().checked_add(cooldown).ok()?;
+    let addresses = planned.checked_sub(kept)?;
+    if addresses == 0 {
+        return None;
+    }
+    Some(Cooling {
+        addresses,
+        first: until,
+        last: until,
+    })
 }
 
 #[cfg(test)]
@@ -435,8 +460,12 @@ mod tests {
         };
         let broken = || RepairError::UnexpectedKey { path: "x".into() };
         let mut execution = Execution::default();
-        for wrote in [true, false, false] {
-            execution.note(&group, Ended::Broken(broken(), wrote), Vec::new());
+        for is_partly_written in [true, false, false] {
+            let ended = Ended::Broken {
+                error: broken(),
+                is_partly_written,
+            };
+            execution.note(&group, ended, Vec::new());
         }
         execution.note(&group, Ended::Partly("others changed it".into()), Vec::new());
         execution.note(&group, Ended::Conflict("others changed it".into()), Vec::new());

@@ -65,7 +65,7 @@ impl Order {
     }
 
     /// Records that a group has ended. Groups that waited only for this group may now run.
-    pub(super) fn ended(&mut self, index: usize) {
+    pub(super) fn end(&mut self, index: usize) {
         for follower in std::mem::take(&mut self.followers[index]) {
             self.waits[follower] -= 1;
             if self.waits[follower] == 0 {
@@ -130,11 +130,11 @@ mod tests {
         let mut order = Order::new(&groups);
         let ready = |order: &mut Order| std::iter::from_fn(|| order.next()).collect::<Vec<_>>();
         assert_eq!(ready(&mut order), [0, 1]);
-        order.ended(1);
+        order.end(1);
         assert_eq!(ready(&mut order), [] as [usize; 0]);
-        order.ended(0);
+        order.end(0);
         assert_eq!(ready(&mut order), [2, 4]);
-        order.ended(2);
+        order.end(2);
         assert_eq!(ready(&mut order), [3]);
     }
 }

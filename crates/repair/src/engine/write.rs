@@ -66,11 +66,8 @@ pub(super) async fn write(
     if let End::Written { .. } = end {
         (context.events)(&Event::Written { step: group.step });
     }
-    if let Some(written) = end.outcome() {
-        context.journal.conclude(Outcome {
-            id: intent.id,
-            written,
-        })?;
+    if let Some(outcome) = end.outcome(intent.id) {
+        context.journal.conclude(outcome)?;
     }
 
     match end {
@@ -133,20 +130,21 @@ enum End {
 }
 
 impl End {
-    /// Returns what the journal records as the outcome. `None` if that is unknown, so that the intent stays open.
-    fn outcome(&self) -> Option<Option<Vec<Option<String>>>> {
-        match self {
-            Self::Written { revisions, .. } => Some(Some(revisions.clone())),
+    /// Returns the outcome of the intent with this number. `None` if it is unknown, so that the intent stays open.
+    fn outcome(&self, id: u64) -> Option<Outcome> {
+        let written = match self {
+            Self::Written { revisions, .. } => Some(revisions.clone()),
             Self::Lost
             | Self::Refused(_)
             | Self::Failed {
                 is_unwritten: true, ..
-            } => Some(None),
+            } => None,
             Self::Unclear(_)
             | Self::Failed {
                 is_unwritten: false, ..
-            } => None,
-        }
+            } => return None,
+        };
+        Some(Outcome { id, written })
     }
 }
 
@@ -302,32 +300,38 @@ fn text_of(revision: &Option<Revision>) -> Option<String> {
 
 /// Creates the journal's intent for a batch.
 fn intent(group: &Group, objects: &Objects, batch: &Batch) -> Intent {
-    let change = |change: &Change| {
+    let mut changes = Vec::with_capacity(batch.changes.len());
+    for change in &batch.changes {
         let stored = objects.get(change.key()).and_then(Option::as_ref);
-        ChangeRecord {
+        changes.push(ChangeRecord {
             key: change.key().to_string(),
-            before: stored.map(|s| Version {
-                revision: s.revision.to_string(),
-                value: Value::new(&s.raw),
+            before: stored.map(|stored| Version {
+                revision: stored.revision.to_string(),
+                value: Value::new(&stored.raw),
             }),
             after: change.value().map(Value::new),
-        }
-    };
+        });
+    }
 
-    let guard = |(key, expect): &(Key, Precondition)| GuardRecord {
-        key: key.to_string(),
-        revision: match expect {
+    let mut guards = Vec::with_capacity(batch.evidence.len());
+    for (key, precondition) in &batch.evidence {
+        let revision = match precondition {
             Precondition::Absent | Precondition::Records(..) | Precondition::Matches(_) => None,
             Precondition::At(revision) => Some(revision.to_string()),
             Precondition::NoBlockSince(revision) => Some(revision.to_string()),
-        },
-    };
+        };
+        guards.push(GuardRecord {
+            key: key.to_string(),
+            revision,
+        });
+    }
 
     Intent {
+        // The journal numbers it.
         id: 0,
         step: group.step,
         reason: group.reason.clone(),
-        changes: batch.changes.iter().map(change).collect(),
-        guards: batch.evidence.iter().map(guard).collect(),
+        changes,
+        guards,
     }
 }

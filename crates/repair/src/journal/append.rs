@@ -21,25 +21,30 @@ const END: &[u8] = b"{\"end\":{}";
 
 /// Appends lines. An incomplete last line of a killed run is dropped: nothing relies on it.
 pub(crate) fn append(path: &Path, entries: &[Entry]) -> Result<(), JournalError> {
-    let write = || -> io::Result<()> {
-        let mut file = regular::open_own(path, OpenOptions::new().read(true).append(true))?;
-        let mut lines = Lines::new(BufReader::new(&file));
-        while let Some((_, is_sound)) = lines.next()? {
-            if !is_sound {
-                return Err(damaged());
-            }
-        }
-        let mut sum = lines.sum;
-        let end = lines.end.ok_or_else(damaged)?;
-        let added: Vec<Vec<u8>> = entries.iter().map(serde_json::to_vec).collect::<Result<_, _>>()?;
+    append_lines(path, entries).map_err(|error| JournalError::write(path, &error))
+}
 
-        let mut writer = FrameWriter::new()?;
-        let bytes = writer.frames(&added, |line, text| sum.seal(line, text))?;
-        file.set_len(end)?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    };
-    write().map_err(|error| JournalError::write(path, &error))
+fn append_lines(path: &Path, entries: &[Entry]) -> io::Result<()> {
+    // The checksum of a line depends on all lines before it.
+    let mut file = regular::open_own(path, OpenOptions::new().read(true).append(true))?;
+    let mut lines = Lines::new(BufReader::new(&file));
+    while let Some((_, is_sound)) = lines.next()? {
+        if !is_sound {
+            return Err(damaged());
+        }
+    }
+    let mut sum = lines.sum;
+    let end = lines.end.ok_or_else(damaged)?;
+
+    let mut added: Vec<Vec<u8>> = Vec::new();
+    for entry in entries {
+        added.push(serde_json::to_vec(entry)?);
+    }
+    let mut writer = FrameWriter::new()?;
+    let bytes = writer.frames(&added, |line, text| sum.seal(line, text))?;
+    file.set_len(end)?;
+    file.write_all(bytes)?;
+    file.sync_all()
 }
 
 fn damaged() -> io::Error {
@@ -54,12 +59,8 @@ pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     };
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(error) => {
-            return match error.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(Vec::new()),
-                _ => Err(failed(error)),
-            };
-        }
+        Err(error) if is_no_folder(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
     };
     let mut paths = Vec::new();
     for entry in entries {
@@ -72,30 +73,40 @@ pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     Ok(paths)
 }
 
+fn is_no_folder(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
 /// Returns the journals in a folder with their headers. Files without a sound header are left out.
 pub fn headers(folder: &Path) -> Vec<(PathBuf, Header)> {
-    let with_header = |path: PathBuf| {
-        let mut lines = Lines::new(BufReader::new(open_own(&path).ok()?));
-        let (line, is_sound) = lines.next().ok()??;
-        let header = header(&path, line, is_sound).ok()?;
-        Some((path, header))
-    };
-    journals(folder)
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(with_header)
-        .collect()
+    let mut headers = Vec::new();
+    for path in journals(folder).unwrap_or_default() {
+        if let Some(header) = header_of(&path) {
+            headers.push((path, header));
+        }
+    }
+    headers
+}
+
+/// Reads the header of a journal; `None` if it is not sound.
+fn header_of(path: &Path) -> Option<Header> {
+    let mut lines = Lines::new(BufReader::new(open_own(path).ok()?));
+    let (line, is_sound) = lines.next().ok()??;
+    header(path, line, is_sound).ok()
 }
 
 /// Returns true if a file belongs to this user and begins like a journal. Its name does not matter: `--journal` accepts
 /// any name, and any file can be called `*.journal`.
 fn is_journal(path: &Path) -> bool {
-    let begins = || -> io::Result<bool> {
-        let mut first = Vec::new();
-        open_own(path)?.take(MAGIC.len() as u64).read_to_end(&mut first)?;
-        Ok(first == MAGIC)
+    let Ok(file) = open_own(path) else {
+        return false;
     };
-    begins().unwrap_or(false)
+    let mut beginning = Vec::new();
+    let read = file.take(MAGIC.len() as u64).read_to_end(&mut beginning);
+    read.is_ok() && beginning == MAGIC
 }
 
 /// Opens a journal of this user for reading; `None` if that fails or its run is still alive.
@@ -132,14 +143,21 @@ pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
 
 /// Returns the journals in a folder whose runs are over, and whose last line is not the end of the run.
 pub(crate) fn unfinished(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
-    let broke_off = |path: &PathBuf| {
-        let ends = open_if_over(path).map(|mut file| -> io::Result<bool> {
-            let text = last_frame(&mut file)?.unwrap_or_default();
-            let last = text.len().saturating_sub(END.len() + SUM);
-            Ok(text[last..].starts_with(END))
-        });
-        matches!(ends, Some(Ok(false)))
-    };
+    let mut paths = journals(folder)?;
+    paths.retain(|path| has_broken_off(path));
+    Ok(paths)
+}
 
-    Ok(journals(folder)?.into_iter().filter(broke_off).collect())
+/// Returns true if the run of a journal is over, and the last line of the journal is not the end of the run. False if
+/// the file cannot be read.
+fn has_broken_off(path: &Path) -> bool {
+    let Some(mut file) = open_if_over(path) else {
+        return false;
+    };
+    let Ok(frame) = last_frame(&mut file) else {
+        return false;
+    };
+    let text = frame.unwrap_or_default();
+    let last_line = text.len().saturating_sub(END.len() + SUM);
+    !text[last_line..].starts_with(END)
 }

@@ -29,7 +29,10 @@ pub const VARIABLES: [&str; 3] = [STATE, ABOVE_STATE.0, SERVICE];
 /// `%LOCALAPPDATA%\calipam`; without these variables, systemd's `$STATE_DIRECTORY` or `/var/lib/calipam`. `None` if no
 /// variable has an absolute path, and the last folder cannot be written.
 pub fn default_directory(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
-    let absolute = |name: &str| environment.get(name).map(Path::new).filter(|p| p.is_absolute());
+    let absolute = |variable: &str| {
+        let path = environment.get(variable).map(Path::new);
+        path.filter(|path| path.is_absolute())
+    };
     if let Some(state) = absolute(STATE) {
         return Some(state.join("calipam"));
     }
@@ -37,9 +40,10 @@ pub fn default_directory(environment: &BTreeMap<String, String>) -> Option<PathB
         return Some(home.join(ABOVE_STATE.1).join("calipam"));
     }
     let system = absolute(SERVICE).unwrap_or(Path::new(SYSTEM));
-    check_place(&system.join("journal"))
-        .is_ok()
-        .then(|| system.to_owned())
+    if check_place(&system.join("journal")).is_err() {
+        return None;
+    }
+    Some(system.to_owned())
 }
 
 /// Returns a path in `directory` for the journal of one run. The file name contains the time, the cluster and the
@@ -68,18 +72,19 @@ pub fn check_place(path: &Path) -> Result<(), JournalError> {
         return Err(failed(Errno::EXIST));
     }
 
-    // Missing folders are created with the journal.
-    let folders = path.ancestors().skip(1);
-    let folders = folders.map(|folder| {
-        if folder.as_os_str().is_empty() {
+    // Missing folders are created with the journal, so the first folder that exists is checked.
+    let mut folder = Path::new("/");
+    for ancestor in path.ancestors().skip(1) {
+        let ancestor = if ancestor.as_os_str().is_empty() {
             Path::new(".")
         } else {
-            folder
+            ancestor
+        };
+        if !matches!(access(ancestor, Access::EXISTS), Err(Errno::NOENT)) {
+            folder = ancestor;
+            break;
         }
-    });
-    let mut existing =
-        folders.skip_while(|folder| matches!(access(*folder, Access::EXISTS), Err(Errno::NOENT)));
-    let folder = existing.next().unwrap_or(Path::new("/"));
+    }
 
     // This check comes before the access check: if the path goes through a file, the access check reports "Permission
     // denied" to everyone but root.

@@ -133,16 +133,24 @@ impl Value {
 
 /// Returns true if two values are equal, apart from `strictAffinity: false`. Blocks on Kubernetes must have this field,
 /// but it is left out when they are read (facts 2.4).
-pub(crate) fn same_value(a: &[u8], b: &[u8]) -> bool {
-    let without = |raw: &[u8]| {
-        let mut value: serde_json::Value = serde_json::from_slice(raw).ok()?;
-        let fields = value.as_object_mut()?;
-        if fields.get("strictAffinity") == Some(&false.into()) {
-            fields.remove("strictAffinity");
-        }
-        Some(value)
-    };
-    a == b || without(a).is_some_and(|a| Some(a) == without(b))
+pub(crate) fn same_value(first: &[u8], second: &[u8]) -> bool {
+    if first == second {
+        return true;
+    }
+    match without_strict_affinity(first) {
+        Some(value) => Some(value) == without_strict_affinity(second),
+        None => false,
+    }
+}
+
+/// Parses a JSON object, and removes `strictAffinity: false`; `None` for anything but a JSON object.
+fn without_strict_affinity(raw: &[u8]) -> Option<serde_json::Value> {
+    let mut value: serde_json::Value = serde_json::from_slice(raw).ok()?;
+    let fields = value.as_object_mut()?;
+    if fields.get("strictAffinity") == Some(&false.into()) {
+        fields.remove("strictAffinity");
+    }
+    Some(value)
 }
 
 /// Serializes bytes as text.
@@ -162,13 +170,16 @@ mod text {
 impl Intent {
     /// Estimates the length of the line. Values are JSON, in which about one character in ten needs escaping.
     pub(super) fn length_hint(&self) -> usize {
-        let of_change = |change: &ChangeRecord| {
+        let mut length = self.reason.len() + 128;
+        for change in &self.changes {
             let before = change.before.as_ref().map(|before| &before.value);
             let values: usize = before.into_iter().chain(&change.after).map(Value::len).sum();
-            values + values / 4 + change.key.len() + 1024
-        };
-        let guards: usize = self.guards.iter().map(|guard| guard.key.len() + 64).sum();
-        self.changes.iter().map(of_change).sum::<usize>() + guards + self.reason.len() + 128
+            length += values + values / 4 + change.key.len() + 1024;
+        }
+        for guard in &self.guards {
+            length += guard.key.len() + 64;
+        }
+        length
     }
 }
 

@@ -230,10 +230,10 @@ fn encode(entry: &impl serde::Serialize, length: usize) -> io::Result<Vec<u8>> {
 /// Waits a short time for lines that can be written together with the first.
 fn receive_more(first: Line, lines: &Receiver<Line>) -> Vec<Line> {
     let mut together = vec![first];
-    let until = Instant::now() + GATHERING;
+    let deadline = Instant::now() + GATHERING;
     while together.len() < MOST_TOGETHER {
-        let left = until.saturating_duration_since(Instant::now());
-        let Ok(line) = lines.recv_timeout(left.min(NEXT_LINE)) else {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        let Ok(line) = lines.recv_timeout(remaining.min(NEXT_LINE)) else {
             break;
         };
         together.push(line);

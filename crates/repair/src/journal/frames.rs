@@ -44,9 +44,9 @@ impl FrameWriter {
 
             let is_first = line_start == 0;
             if self.text.len() > MOST_TEXT && !is_first {
-                let line = self.text.split_off(line_start);
+                let line_text = self.text.split_off(line_start);
                 self.flush()?;
-                self.text = line;
+                self.text = line_text;
             }
             if self.text.len() > MOST_TEXT {
                 self.flush()?;
@@ -92,7 +92,11 @@ impl<R: Read> Text<R> {
 
     /// Returns the position in the file up to which the text was consumed; `None` within a frame.
     pub(super) fn position(&self) -> Option<u64> {
-        (self.taken == self.text.len()).then_some(self.end)
+        if self.taken == self.text.len() {
+            Some(self.end)
+        } else {
+            None
+        }
     }
 
     /// Reads the text of the next frame. At the end of the journal, the text is empty.
@@ -111,8 +115,10 @@ impl<R: Read> Text<R> {
         }
         let Some(head) = Head::read(&head) else {
             // After a power failure a file can have its new length, but zeros instead of its content.
-            let is_unwritten = head.iter().all(|byte| *byte == 0) && self.is_only_zeros()?;
-            return if is_unwritten { Ok(None) } else { Err(damaged()) };
+            if head.iter().all(|byte| *byte == 0) && self.is_only_zeros()? {
+                return Ok(None);
+            }
+            return Err(damaged());
         };
 
         let frame = self.read_at_most(head.length.into())?;
@@ -136,10 +142,12 @@ impl<R: Read> Text<R> {
         let mut part = Vec::new();
         loop {
             part.clear();
-            match self.file.by_ref().take(PART).read_to_end(&mut part)? {
-                0 => return Ok(true),
-                _ if part.iter().any(|byte| *byte != 0) => return Ok(false),
-                _ => {}
+            self.file.by_ref().take(PART).read_to_end(&mut part)?;
+            if part.is_empty() {
+                return Ok(true);
+            }
+            if part.iter().any(|byte| *byte != 0) {
+                return Ok(false);
             }
         }
     }

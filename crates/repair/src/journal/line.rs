@@ -80,16 +80,16 @@ impl<R: Read> Lines<R> {
     /// incomplete last line is ignored: if it is an intent, its write never began.
     pub(super) fn next(&mut self) -> io::Result<Option<(&[u8], bool)>> {
         self.line.clear();
-        match (&mut self.text)
-            .take(LONGEST as u64)
-            .read_until(b'\n', &mut self.line)
-        {
+        let mut limited = (&mut self.text).take(LONGEST as u64);
+        match limited.read_until(b'\n', &mut self.line) {
+            Ok(_) => {}
+            // A frame is damaged.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 self.number += 1;
                 return Ok(Some((&[], false)));
             }
-            read => read?,
-        };
+            Err(error) => return Err(error),
+        }
 
         if !self.line.ends_with(b"\n") {
             if self.line.len() < LONGEST {

@@ -122,8 +122,9 @@ pub fn unfinished_runs(folder: &Path, cluster: &str) -> Result<Vec<Listed>, Jour
 /// Returns true if an ended run has dealt with what a broken-off run left: it is a later one of the same command, or a
 /// rebuild.
 fn has_gone_on(ended: &Header, broken_off: &Header) -> bool {
-    let is_about_it = [first_word(broken_off), "rebuild"].contains(&first_word(ended));
-    is_about_it && began(ended) > began(broken_off)
+    let command = first_word(ended);
+    let deals_with_it = command == first_word(broken_off) || command == "rebuild";
+    deals_with_it && began(ended) > began(broken_off)
 }
 
 fn first_word(header: &Header) -> &str {
@@ -137,25 +138,24 @@ fn began(header: &Header) -> Option<Timestamp> {
 
 /// Returns the files in a folder that begin like journals, but whose first line is damaged.
 pub fn unreadable(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
-    Ok(journals(folder)?
-        .into_iter()
-        .filter(|path| !matches!(listed(path), Ok(Some(_))))
-        .collect())
+    let mut paths = journals(folder)?;
+    paths.retain(|path| !matches!(listed(path), Ok(Some(_))));
+    Ok(paths)
 }
 
 /// Returns the journals of later runs for the same cluster in some folders, oldest first. Unreadable journals are left
 /// out.
 pub fn later(folders: &[PathBuf], than: &Recorded) -> Vec<Recorded> {
-    let mut later: Vec<Recorded> = Vec::new();
+    let mut later_runs: Vec<Recorded> = Vec::new();
     for (path, header) in folders.iter().flat_map(|folder| headers(folder)) {
         let is_of_cluster = header.cluster == than.header.cluster;
         let is_later = began(&header) >= began(&than.header) && path != than.path;
         if is_of_cluster && is_later {
-            later.extend(Recorded::read_own(&path).ok());
+            later_runs.extend(Recorded::read_own(&path).ok());
         }
     }
-    later.sort_by_key(|recorded| began(&recorded.header));
-    later
+    later_runs.sort_by_key(|run| began(&run.header));
+    later_runs
 }
 
 fn is_undo(command: &str) -> bool {
@@ -170,11 +170,13 @@ impl Listed {
     /// Returns the journal that an undo has to name to restore what was there before this run. For an undo that did not
     /// finish, that is the journal of the run that it was undoing.
     pub fn to_undo(&self) -> PathBuf {
-        let undone = self.header.command.strip_prefix("undo ");
-        let undone = undone.map(|name| self.path.with_file_name(name));
-        undone
-            .filter(|journal| journal.exists())
-            .unwrap_or_else(|| self.path.clone())
+        if let Some(name) = self.header.command.strip_prefix("undo ") {
+            let undone_journal = self.path.with_file_name(name);
+            if undone_journal.exists() {
+                return undone_journal;
+            }
+        }
+        self.path.clone()
     }
 
     /// The number of written objects, such as `5`, or `5 to 65` if writes of 60 more were not answered.

@@ -54,19 +54,17 @@ impl Recorded {
                 path: path.to_owned(),
             });
         }
-        Self::of(path, file)
+        Self::read_file(path, file)
     }
 
     /// Reads a journal that was found in a folder.
     pub(super) fn read_own(path: &Path) -> Result<Self, JournalError> {
-        Self::of(
-            path,
-            open_own(path).map_err(|error| JournalError::read(path, &error))?,
-        )
+        let file = open_own(path).map_err(|error| JournalError::read(path, &error))?;
+        Self::read_file(path, file)
     }
 
     /// Reads all lines of a journal. Fails at the first line that was changed after it was written.
-    fn of(path: &Path, file: File) -> Result<Self, JournalError> {
+    fn read_file(path: &Path, file: File) -> Result<Self, JournalError> {
         let failed = |error: io::Error| JournalError::read(path, &error);
         let mut lines = Lines::new(BufReader::new(file));
         let (first, is_sound) = lines.next().map_err(failed)?.unwrap_or_default();
@@ -177,18 +175,19 @@ impl Recorded {
     /// Returns the intents whose objects have to be read to resolve the intents: those without an outcome and, if the
     /// run did not end normally, unwritten intents whose objects no later intent changes.
     pub(crate) fn open(&self) -> Vec<&Intent> {
-        let mut later: BTreeSet<&str> = BTreeSet::new();
+        let mut changed_later: BTreeSet<&str> = BTreeSet::new();
         let mut open = Vec::new();
         for intent in self.intents.iter().rev() {
-            let is_last = intent.changes.iter().all(|change| !later.contains(&*change.key));
-            if self
-                .outcomes
-                .get(&intent.id)
-                .is_none_or(|outcome| outcome.written.is_none() && !self.ended && is_last)
-            {
+            let mut keys = intent.changes.iter().map(|change| change.key.as_str());
+            let is_last = keys.all(|key| !changed_later.contains(key));
+            let is_open = match self.outcomes.get(&intent.id) {
+                Some(outcome) => outcome.written.is_none() && !self.ended && is_last,
+                None => true,
+            };
+            if is_open {
                 open.push(intent);
             }
-            later.extend(intent.changes.iter().map(|change| &*change.key));
+            changed_later.extend(intent.changes.iter().map(|change| change.key.as_str()));
         }
         open.reverse();
         open
@@ -208,12 +207,9 @@ fn check(intent: &Intent) -> Result<(), String> {
         if !keys.insert(&change.key) {
             return Err(format!("one intent changes {} twice", change.key));
         }
-        let values = change
-            .before
-            .iter()
-            .map(|version| &version.value)
-            .chain(&change.after);
-        if values.into_iter().any(|value| value.bytes().is_none()) {
+        let before = change.before.iter().map(|version| &version.value);
+        let mut values = before.chain(&change.after);
+        if values.any(|value| value.bytes().is_none()) {
             return Err(format!("a value of {} is not base64", change.key));
         }
     }

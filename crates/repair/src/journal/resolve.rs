@@ -30,19 +30,19 @@ pub async fn resolve(
     mut recorded: Recorded,
     datastore: &Datastore,
 ) -> Result<(Recorded, BTreeMap<u64, IntentOutcome>)> {
-    let mut found = BTreeMap::new();
+    let mut found_outcomes = BTreeMap::new();
     let mut awaited = BTreeSet::new();
     for intent in recorded.open() {
         let stored = datastore.stored(&intent.keys()?).await?;
         if may_arrive(intent, &stored) {
             awaited.insert(intent.id);
         }
-        found.insert(intent.id, intent_outcome(intent, &stored));
+        found_outcomes.insert(intent.id, intent_outcome(intent, &stored));
     }
     recorded.awaited = awaited;
 
-    for (id, outcome) in &found {
-        let outcome = match outcome {
+    for (id, found) in &found_outcomes {
+        let outcome = match found {
             IntentOutcome::Written(outcome) => {
                 recorded.arrived.insert(*id);
                 outcome.clone()
@@ -56,7 +56,7 @@ pub async fn resolve(
         recorded.outcomes.insert(*id, outcome);
     }
 
-    Ok((recorded, found))
+    Ok((recorded, found_outcomes))
 }
 
 /// The journals of killed runs.
@@ -93,25 +93,27 @@ async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Resul
     // Each outcome is recorded only once.
     let open: BTreeSet<u64> = recorded.open_intents().map(|intent| intent.id).collect();
     let (recorded, _) = resolve(recorded, datastore).await?;
-    let outcomes = open.iter().filter_map(|id| recorded.outcomes.get(id).cloned());
-    let outcomes: Vec<Entry> = outcomes.map(Entry::Outcome).collect();
-    append(path, &outcomes)?;
+    let mut entries: Vec<Entry> = Vec::new();
+    for id in &open {
+        if let Some(outcome) = recorded.outcomes.get(id) {
+            entries.push(Entry::Outcome(outcome.clone()));
+        }
+    }
+    append(path, &entries)?;
     Ok(true)
 }
 
 /// Parses the path of an object in a journal. Calipam changes only blocks, handles, affinities, pools and the allocator
 /// configuration.
 pub(crate) fn key_of(path: &str) -> Result<Key> {
-    let is_ours = |key: &Key| {
-        matches!(
-            key,
-            Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig
-        )
-    };
-    let ours = Key::parse(path).ok().flatten().filter(is_ours);
-    ours.ok_or_else(|| RepairError::UnexpectedKey {
-        path: path.to_owned(),
-    })
+    match Key::parse(path) {
+        Ok(Some(
+            key @ (Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig),
+        )) => Ok(key),
+        _ => Err(RepairError::UnexpectedKey {
+            path: path.to_owned(),
+        }),
+    }
 }
 
 impl Intent {
@@ -123,8 +125,8 @@ impl Intent {
 
 /// Returns the outcome of an intent, judged by the present state of its objects.
 pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> IntentOutcome {
-    let pairs = || intent.changes.iter().zip(stored);
-    if pairs().all(|(change, now)| is_after(change, now.as_ref())) {
+    let mut changes_and_objects = intent.changes.iter().zip(stored);
+    if changes_and_objects.all(|(change, now)| is_after(change, now.as_ref())) {
         let mut revisions = Vec::new();
         for object in stored {
             revisions.push(object.as_ref().map(|object| object.revision.to_string()));
@@ -135,19 +137,26 @@ pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> Inte
         });
     }
 
-    let keys_of = |wanted: fn(&ChangeRecord, Option<&Stored>) -> bool| -> Vec<String> {
-        pairs()
-            .filter(|(c, now)| wanted(c, now.as_ref()))
-            .map(|(change, _)| change.key.clone())
-            .collect()
-    };
-    let not_before = keys_of(|change, now| !is_before(change, now));
-    if not_before.is_empty() {
+    let mut not_as_before = Vec::new();
+    // Objects that are as they were neither before the write nor after it.
+    let mut changed_by_others = Vec::new();
+    for (change, now) in intent.changes.iter().zip(stored) {
+        if is_before(change, now.as_ref()) {
+            continue;
+        }
+        not_as_before.push(change.key.clone());
+        if !is_after(change, now.as_ref()) {
+            changed_by_others.push(change.key.clone());
+        }
+    }
+    if not_as_before.is_empty() {
         return IntentOutcome::NotWritten;
     }
-
-    let neither = keys_of(|change, now| !is_before(change, now) && !is_after(change, now));
-    IntentOutcome::Changed(if neither.is_empty() { not_before } else { neither })
+    if changed_by_others.is_empty() {
+        // The write was made, and others have restored some of its objects since.
+        return IntentOutcome::Changed(not_as_before);
+    }
+    IntentOutcome::Changed(changed_by_others)
 }
 
 /// Returns true if the object is as the intent's write would leave it, and no longer the version from before the
@@ -173,11 +182,17 @@ fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
 
 /// Returns true if a request to write the intent would still succeed: all objects are the versions that it expects.
 fn may_arrive(intent: &Intent, stored: &[Option<Stored>]) -> bool {
-    intent.changes.iter().zip(stored).all(|(change, now)| {
-        let versions = change.before.as_ref().zip(now.as_ref());
-        is_before(change, now.as_ref())
-            && versions.is_none_or(|(before, now)| before.revision == now.revision.to_string())
-    })
+    for (change, now) in intent.changes.iter().zip(stored) {
+        if !is_before(change, now.as_ref()) {
+            return false;
+        }
+        if let (Some(before), Some(now)) = (&change.before, now)
+            && before.revision != now.revision.to_string()
+        {
+            return false;
+        }
+    }
+    true
 }
 
 /// Returns true for objects that are compared only by value. On Kubernetes, controllers write the status of pools,

@@ -21,40 +21,50 @@ pub(crate) fn groups(steps: Vec<Step>, limits: Limits) -> Vec<Group> {
     let steps: Vec<Arc<Step>> = steps.into_iter().map(Arc::new).collect();
     let shared = handles_of_several_steps(&steps);
 
-    let group = |(index, step): (usize, &Arc<Step>)| {
-        let task = |pieces: Vec<Piece>| -> Arc<dyn Task> {
+    let mut groups = Vec::with_capacity(steps.len());
+    for (index, step) in steps.iter().enumerate() {
+        let mut tasks: Vec<Arc<dyn Task>> = Vec::new();
+        for pieces in writes(step, limits) {
             let later = later_parts(step, index, &pieces, &shared);
-            Arc::new(WriteTask::new(Arc::clone(step), pieces, later, limits))
-        };
-        let tasks = writes(step, limits).into_iter().map(task).collect();
-        Group {
+            tasks.push(Arc::new(WriteTask::new(Arc::clone(step), pieces, later, limits)));
+        }
+        groups.push(Group {
             step: index,
             reason: step.reason.clone(),
             cooling: cooling(step.edits()),
             tasks,
-        }
-    };
-    steps.iter().enumerate().map(group).collect()
+        });
+    }
+    groups
 }
 
 /// Returns the handles whose addresses are freed by several parts, each with these parts and the indices of their
 /// steps. A pod with an IPv4 and an IPv6 address has such a handle.
 fn handles_of_several_steps(steps: &[Arc<Step>]) -> HashMap<&str, Vec<(usize, PartOf)>> {
-    let mut handles: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
-    for (index, step) in steps.iter().enumerate() {
-        for (part, found) in step.parts.iter().enumerate().filter(|(_, part)| part.releases()) {
-            if let Unit::Handle(id) = &found.unit {
-                handles.entry(id).or_default().push((index, part));
+    let mut positions_of_handle: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
+    for (step_index, step) in steps.iter().enumerate() {
+        for (part_index, part) in step.parts.iter().enumerate() {
+            if let Unit::Handle(id) = &part.unit
+                && part.releases()
+            {
+                let positions = positions_of_handle.entry(id).or_default();
+                positions.push((step_index, part_index));
             }
         }
     }
 
-    handles.retain(|_, parts| parts.len() > 1);
-    let with_step = |(step, part): (usize, usize)| (step, (Arc::clone(&steps[step]), part));
+    let mut handles: HashMap<&str, Vec<(usize, PartOf)>> = HashMap::new();
+    for (id, positions) in positions_of_handle {
+        if positions.len() == 1 {
+            continue;
+        }
+        let mut parts = Vec::with_capacity(positions.len());
+        for (step_index, part_index) in positions {
+            parts.push((step_index, (Arc::clone(&steps[step_index]), part_index)));
+        }
+        handles.insert(id, parts);
+    }
     handles
-        .into_iter()
-        .map(|(id, parts)| (id, parts.into_iter().map(with_step).collect()))
-        .collect()
 }
 
 /// Returns the parts of later steps that free addresses of the same handles as `pieces`.

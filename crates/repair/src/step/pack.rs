@@ -30,11 +30,14 @@ impl Piece {
 
 /// Returns the writes of a step, in order.
 pub(super) fn writes(step: &Step, limits: Limits) -> Vec<Vec<Piece>> {
+    if limits.changes == 1 {
+        return one_by_one(step, limits.affinity_first);
+    }
     let most = limits.changes.min(limits.conditions);
-    match step.block_part() {
-        _ if limits.changes == 1 => one_by_one(step, limits.affinity_first),
-        Some(_) => block_at_once(step, most),
-        None => pack_parts(step, most),
+    if step.block_part().is_some() {
+        block_at_once(step, most)
+    } else {
+        pack_parts(step, most)
     }
 }
 
@@ -65,9 +68,11 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
 /// address in use would be free. If one write cannot compare all objects, the block is written alone, and the other
 /// objects in as few writes as possible.
 fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
-    let parts = step.parts.iter();
-    let keys: HashSet<Key> = parts.flat_map(|part| keys(part, &part.edits)).collect();
-    if keys.len() <= most {
+    let mut compared: HashSet<Key> = HashSet::new();
+    for part in &step.parts {
+        compared.extend(compared_keys(part, &part.edits));
+    }
+    if compared.len() <= most {
         let mut pieces = Vec::new();
         for (index, part) in step.parts.iter().enumerate() {
             pieces.push(Piece {
@@ -120,15 +125,16 @@ fn pack_parts(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     };
 
     for (index, part) in step.parts.iter().enumerate() {
-        let keys = keys(part, &part.edits);
-        let all: Vec<usize> = (0..part.edits.len()).collect();
+        let keys = compared_keys(part, &part.edits);
+        let all_edits: Vec<usize> = (0..part.edits.len()).collect();
         if keys.union(&packer.of_whole).count() <= most {
-            packer.add(index, &all, keys);
+            packer.add(index, &all_edits, keys);
             continue;
         }
         // The deletion of a handle and of its copies under other IDs can take more than one write.
-        for edit in all {
-            packer.add(index, &[edit], self::keys(part, &part.edits[edit..=edit]));
+        for edit in all_edits {
+            let keys_of_edit = compared_keys(part, &part.edits[edit..=edit]);
+            packer.add(index, &[edit], keys_of_edit);
         }
     }
     packer.writes
@@ -148,8 +154,8 @@ struct Packer {
 impl Packer {
     /// Adds edits of a part, which need comparisons of `keys`, to the last write if it has room, or else to a new one.
     fn add(&mut self, part: usize, edits: &[usize], keys: HashSet<Key>) {
-        let more = keys.iter().filter(|key| !self.compared.contains(*key)).count();
-        if self.writes.is_empty() || self.compared.len() + more > self.most {
+        let added = keys.iter().filter(|key| !self.compared.contains(*key)).count();
+        if self.writes.is_empty() || self.compared.len() + added > self.most {
             self.writes.push(Vec::new());
             self.compared.clone_from(&self.of_whole);
         }
@@ -163,12 +169,13 @@ impl Packer {
     }
 }
 
-fn keys(part: &Part, edits: &[Edit]) -> HashSet<Key> {
-    edits
-        .iter()
-        .map(Edit::key)
-        .chain(part.evidence.iter().map(|(key, _)| key.clone()))
-        .collect()
+/// Returns the objects that a write of some edits of a part compares: those that it changes, and the evidence.
+fn compared_keys(part: &Part, edits: &[Edit]) -> HashSet<Key> {
+    let mut keys: HashSet<Key> = edits.iter().map(Edit::key).collect();
+    for (key, _) in part.evidence.iter() {
+        keys.insert(key.clone());
+    }
+    keys
 }
 
 /// Adds an edit to the last piece if it is of the same part, otherwise to a new piece.
@@ -246,7 +253,7 @@ mod tests {
         let compared = |pieces: &Vec<Piece>| {
             let parts = pieces.iter().map(|piece| &step.parts[piece.part]);
             parts
-                .flat_map(|part| keys(part, &part.edits))
+                .flat_map(|part| compared_keys(part, &part.edits))
                 .collect::<HashSet<Key>>()
                 .len()
         };

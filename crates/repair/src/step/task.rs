@@ -13,6 +13,7 @@ use calipam_model::edit::{
 };
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
+use calipam_model::text::TextRef;
 use calipam_model::words::joined;
 use calipam_model::writable::Object;
 use jiff::Timestamp;
@@ -78,8 +79,8 @@ impl Task for WriteTask {
             return Decision::Conflict(no_longer_holds(key, why));
         }
         let now = clock::now();
-        let is_omitted = |piece: &&Piece| omitted.has(&self.part(piece).unit);
-        let pieces: Vec<&Piece> = self.pieces.iter().filter(|piece| !is_omitted(piece)).collect();
+        let mut pieces: Vec<&Piece> = self.pieces.iter().collect();
+        pieces.retain(|piece| !omitted.has(&self.part(piece).unit));
 
         let failing = self.failing(&pieces, |piece| self.why_not(piece, objects, omitted, now));
         if !failing.is_empty() {
@@ -89,27 +90,26 @@ impl Task for WriteTask {
         if self.is_created_for_none(&pieces) {
             return Decision::Conflict("nothing uses its addresses any more".to_owned());
         }
-        let edits = pieces.iter().flat_map(|piece| piece.edits(&self.step));
-        let edits: Vec<Cow<'_, Edit>> = edits.map(|edit| self.still_due(edit, objects)).collect();
-        match apply_to(edits.iter().map(Cow::as_ref), objects, now) {
-            Ok(changes) => self.write(&pieces, changes, objects),
-            Err(error) => {
-                let block = pieces.iter().find(|piece| self.part(piece).unit == Unit::Block);
-                let alone = |piece: &Piece| {
-                    let block = block.filter(|block| block.part != piece.part);
-                    let edits = block.into_iter().flat_map(|block| block.edits(&self.step));
-                    apply_to(edits.chain(piece.edits(&self.step)), objects, now)
-                        .err()
-                        .map(|error| error.to_string())
-                };
-                let failing = self.failing(&pieces, alone);
-                if failing.is_empty() {
-                    Decision::Conflict(error.to_string())
-                } else {
-                    self.omit(failing, omitted)
-                }
-            }
+        let planned = pieces.iter().flat_map(|piece| piece.edits(&self.step));
+        let edits: Vec<Cow<'_, Edit>> = planned.map(|edit| self.still_due(edit, objects)).collect();
+        let error = match apply_to(edits.iter().map(Cow::as_ref), objects, now) {
+            Ok(changes) => return self.write(&pieces, changes, objects),
+            Err(error) => error,
+        };
+
+        // Pieces that cannot be applied by themselves are left out. Addresses need the block in which they are recorded.
+        let block = pieces.iter().find(|piece| self.part(piece).unit == Unit::Block);
+        let why_not_alone = |piece: &Piece| {
+            let block = block.filter(|block| block.part != piece.part);
+            let block_edits = block.into_iter().flat_map(|block| block.edits(&self.step));
+            let applied = apply_to(block_edits.chain(piece.edits(&self.step)), objects, now);
+            applied.err().map(|error| error.to_string())
+        };
+        let failing = self.failing(&pieces, why_not_alone);
+        if failing.is_empty() {
+            return Decision::Conflict(error.to_string());
         }
+        self.omit(failing, omitted)
     }
 }
 
@@ -155,38 +155,40 @@ impl WriteTask {
 
     /// Returns the objects that the task writes, and those of the evidence that `wanted` accepts.
     fn keys(&self, wanted: impl Fn(&Precondition) -> bool) -> BTreeSet<Key> {
-        let evidence = self
-            .pieces
-            .iter()
-            .flat_map(|piece| self.evidence(piece))
-            .chain(self.evidence_of_whole());
-        let evidence = evidence
-            .filter(|(_, expect)| wanted(expect))
-            .map(|(key, _)| key.clone());
-        self.writes().into_iter().chain(evidence).collect()
+        let mut keys: BTreeSet<Key> = self.writes().into_iter().collect();
+        let of_pieces = self.pieces.iter().flat_map(|piece| self.evidence(piece));
+        for (key, precondition) in of_pieces.chain(self.evidence_of_whole()) {
+            if wanted(precondition) {
+                keys.insert(key.clone());
+            }
+        }
+        keys
     }
 
     /// The blocks whose counts are lowered after them.
-    fn counted_blocks(&self) -> impl Iterator<Item = Key> {
-        let pieces = if self.counts_only {
-            self.pieces.as_slice()
-        } else {
-            &[]
-        };
-        let edits = pieces.iter().flat_map(|piece| piece.edits(&self.step));
-        edits.filter_map(|edit| lowers(edit).map(|(_, block, _)| Key::Block(block)))
+    fn counted_blocks(&self) -> Vec<Key> {
+        let mut blocks = Vec::new();
+        if !self.counts_only {
+            return blocks;
+        }
+        for edit in self.pieces.iter().flat_map(|piece| piece.edits(&self.step)) {
+            if let Some((_, block, _)) = lowers(edit) {
+                blocks.push(Key::Block(block));
+            }
+        }
+        blocks
     }
 
     /// The evidence that the write of a piece compares.
     fn evidence(&self, piece: &Piece) -> &[(Key, Precondition)] {
-        // The evidence for an address is compared when its block is written.
-        let is_counted_apart =
-            || self.step.block_part().is_some() && piece.edits(&self.step).all(is_of_handle);
-        if self.counts_only || is_counted_apart() {
-            &[]
-        } else {
-            &self.part(piece).evidence
+        if self.counts_only {
+            return &[];
         }
+        // The evidence for an address is compared when its block is written.
+        if self.step.block_part().is_some() && piece.edits(&self.step).all(is_of_handle) {
+            return &[];
+        }
+        &self.part(piece).evidence
     }
 
     /// Limits a count that follows its block, if the block was read because others have written the handle since: they
@@ -238,8 +240,13 @@ impl WriteTask {
 
     /// Returns an omission for each part that `why_not` rejects.
     fn failing(&self, pieces: &[&Piece], why_not: impl Fn(&Piece) -> Option<String>) -> Vec<Omission> {
-        let omission = |piece: &&Piece| Some(omission(self.part(piece), why_not(piece)?));
-        pieces.iter().filter_map(omission).collect()
+        let mut omissions = Vec::new();
+        for piece in pieces {
+            if let Some(reason) = why_not(piece) {
+                omissions.push(omission(self.part(piece), reason));
+            }
+        }
+        omissions
     }
 
     /// Returns the reason not to write a part, if there is one. Does not check whether the part's own edits can be
@@ -257,40 +264,37 @@ impl WriteTask {
             return Some(format!("its handle is kept: {reason}"));
         }
 
-        let mut later = self.later.iter().map(|(step, part)| (step, &step.parts[*part]));
-        later.find_map(|(step, later)| {
-            if later.unit != part.unit {
-                return None;
+        for (step, index) in &self.later {
+            let later_part = &step.parts[*index];
+            if later_part.unit != part.unit {
+                continue;
             }
-            if let Some((key, why)) = broken(&later.evidence, objects) {
-                return Some(about_addresses(later, &no_longer_holds(key, why)));
+            if let Some((key, why)) = broken(&later_part.evidence, objects) {
+                return Some(about_addresses(later_part, &no_longer_holds(key, why)));
             }
-            let block = step.block_part().into_iter().flat_map(block_edits);
-            apply_to(block.chain(block_edits(later)), objects, now)
-                .err()
-                .map(|error| error.to_string())
-        })
+            let edits_of_block = step.block_part().into_iter().flat_map(block_edits);
+            if let Err(error) = apply_to(edits_of_block.chain(block_edits(later_part)), objects, now) {
+                return Some(error.to_string());
+            }
+        }
+        None
     }
 
     /// Omits parts. The part for the whole step needs all other parts, so it is omitted together with any of them.
     fn omit(&self, mut failing: Vec<Omission>, omitted: &Omitted) -> Decision {
-        if let (
-            [
-                Part {
-                    unit: Unit::WholeStep,
-                    ..
-                },
-            ],
-            [only],
-        ) = (&*self.step.parts, &*failing)
+        // Nothing is left of a step without its only part, or of an address without its block.
+        if let [only_part] = &*self.step.parts
+            && only_part.unit == Unit::WholeStep
+            && let [only_omission] = &*failing
         {
-            return Decision::Conflict(only.reason.clone());
+            return Decision::Conflict(only_omission.reason.clone());
         }
         if let Some(block) = failing.iter().find(|omission| omission.unit == Unit::Block) {
             return Decision::Conflict(block.reason.clone());
         }
 
-        if let Some(whole) = self.step.parts.last().filter(|part| part.unit == Unit::WholeStep)
+        if let Some(whole) = self.step.parts.last()
+            && whole.unit == Unit::WholeStep
             && !omitted.has(&Unit::WholeStep)
             && failing.iter().all(|omission| omission.unit != Unit::WholeStep)
         {
@@ -394,8 +398,10 @@ fn why_broken(expect: &Precondition, stored: Option<&Stored>) -> Option<&'static
             Some(_) => None,
         },
         Precondition::Matches(condition) => match stored {
-            None => (!condition.holds(Found::Nothing)).then_some("is gone"),
-            Some(stored) => (!condition.holds(stored.found())).then_some("has changed"),
+            None if condition.holds(Found::Nothing) => None,
+            None => Some("is gone"),
+            Some(stored) if condition.holds(stored.found()) => None,
+            Some(_) => Some("has changed"),
         },
         Precondition::Absent => stored.map(|_| "exists, or has changed"),
         Precondition::At(version) => match stored {
@@ -408,17 +414,15 @@ fn why_broken(expect: &Precondition, stored: Option<&Stored>) -> Option<&'static
 
 /// Counts the addresses that a block records under a handle; `None` if it cannot be decoded.
 fn records(block: Option<&Stored>, id: &str) -> Option<usize> {
-    let Some(block) = block else { return Some(0) };
-    match &block.object {
-        Some(Object::Block(BlockContent::Sound(block))) if block.is_deleted() => Some(0),
-        Some(Object::Block(BlockContent::Sound(block))) => Some(
-            block
-                .handles()
-                .filter(|(_, held)| held.cut_at_carriage_return() == *clean_id(id))
-                .count(),
-        ),
-        _ => None,
+    let Some(stored) = block else { return Some(0) };
+    let Some(Object::Block(BlockContent::Sound(sound))) = &stored.object else {
+        return None;
+    };
+    if sound.is_deleted() {
+        return Some(0);
     }
+    let has_id = |handle: TextRef<'_>| handle.cut_at_carriage_return() == *clean_id(id);
+    Some(sound.handles().filter(|(_, handle)| has_id(*handle)).count())
 }
 
 /// Converts evidence for the write, which compares the versions that were read.

@@ -25,8 +25,9 @@ pub(super) enum Footprint {
 
 impl Footprint {
     /// Returns the ranges of an object; `None` if the undo does not create the object again.
-    pub(super) fn of(object: &UndoObject) -> Option<Self> {
-        if object.left.as_ref().is_some_and(|left| left.value.is_some()) {
+    pub(super) fn recreated(object: &UndoObject) -> Option<Self> {
+        let is_present = object.left.as_ref().is_some_and(|left| left.value.is_some());
+        if is_present {
             return None;
         }
         let before = object.before.as_ref()?;
@@ -67,20 +68,23 @@ fn deleted_pool(object: &UndoObject) -> Option<IpNet> {
 /// Refuses to delete a pool if a block or affinity would be in no pool afterwards. `pools` are the pools after the
 /// undo.
 fn stranded(step: &UndoStep, pools: &[IpNet], existing: &[(Key, IpNet)]) -> Option<String> {
-    step.objects.iter().find_map(|object| {
-        let pool = deleted_pool(object)?;
-        let is_stranded = |(key, cidr): &&(Key, IpNet)| {
-            !matches!(key, Key::Pool(_))
-                && pool.contains(cidr)
-                && !pools.iter().any(|pool| pool.contains(cidr))
+    for object in &step.objects {
+        let Some(deleted) = deleted_pool(object) else {
+            continue;
         };
-        let (key, _) = existing.iter().find(is_stranded)?;
-        Some(format!(
-            "{} would be deleted, but {} is in it",
-            object.key.named(),
-            key.named()
-        ))
-    })
+        for (key, cidr) in existing {
+            let is_pool = matches!(key, Key::Pool(_));
+            if is_pool || !deleted.contains(cidr) || pools.iter().any(|pool| pool.contains(cidr)) {
+                continue;
+            }
+            return Some(format!(
+                "{} would be deleted, but {} is in it",
+                object.key.named(),
+                key.named()
+            ));
+        }
+    }
+    None
 }
 
 /// The largest difference between the clocks of machines, in seconds.
@@ -89,7 +93,8 @@ const CLOCKS: i64 = 60;
 /// Refuses to create a block or affinity again in a pool that is newer than the run and has blocks of another size.
 /// Otherwise, nodes would have overlapping blocks of both sizes.
 fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
-    Footprint::of(object)?;
+    // An object that is not created again needs no check.
+    Footprint::recreated(object)?;
     let cidr = match &object.key {
         Key::Block(cidr) => *cidr,
         Key::Affinity(key) => key.cidr,
@@ -113,65 +118,93 @@ pub(super) async fn refusals(
     steps: &[UndoStep],
     began: Option<Timestamp>,
 ) -> Result<Vec<Option<String>>> {
+    let existing = existing(datastore, steps).await?;
+    let mut newer_pools = Vec::new();
+    for pool in &existing.pools {
+        if let (Some(created), Some(began)) = (pool.created, began)
+            && created.as_second() + CLOCKS >= began.as_second()
+        {
+            newer_pools.push(pool);
+        }
+    }
+
     let objects = || steps.iter().flat_map(|step| &step.objects);
     let own: BTreeSet<&Key> = objects().map(|object| &object.key).collect();
-    let (existing, pools) = existing(datastore, steps).await?;
-    let newer = |pool: &&Pool| {
-        pool.created
-            .zip(began)
-            .is_some_and(|(created, began)| created.as_second() + CLOCKS >= began.as_second())
-    };
-    let newer: Vec<&Pool> = pools.iter().filter(newer).collect();
-    let others: Vec<&(Key, IpNet)> = existing.iter().filter(|(key, _)| !own.contains(key)).collect();
-
-    let again = objects()
-        .filter_map(Footprint::of)
-        .filter_map(|footprint| match footprint {
-            Footprint::Pool(cidr) => Some(cidr),
-            Footprint::Blocks(_) => None,
-        });
-    let deleted: BTreeSet<&Key> = objects()
-        .filter(|object| deleted_pool(object).is_some())
-        .map(|object| &object.key)
+    let others: Vec<&(Key, IpNet)> = existing
+        .ranges
+        .iter()
+        .filter(|(key, _)| !own.contains(key))
         .collect();
-    let stays = |(key, _): &&(Key, IpNet)| matches!(key, Key::Pool(_)) && !deleted.contains(key);
-    let left: Vec<IpNet> = again
-        .chain(existing.iter().filter(stays).map(|(_, cidr)| *cidr))
-        .collect();
+    let pools = pools_after(objects(), &existing.ranges);
 
-    let refusal = |step: &UndoStep| {
-        if let Some((key, _)) = others.iter().find(|(key, _)| step.absent.contains(key)) {
-            return Some(format!("{} was created since the run", key.named()));
+    let mut refusals = Vec::with_capacity(steps.len());
+    for step in steps {
+        let created = others.iter().find(|(key, _)| step.absent.contains(key));
+        let refusal = if let Some((key, _)) = created {
+            Some(format!("{} was created since the run", key.named()))
+        } else if let Some(reason) = stranded(step, &pools, &existing.ranges) {
+            Some(reason)
+        } else {
+            let mut objects = step.objects.iter();
+            let mismatch = objects.find_map(|object| of_another_size(object, &newer_pools));
+            mismatch.or_else(|| overlapping(step, &others))
+        };
+        refusals.push(refusal);
+    }
+    Ok(refusals)
+}
+
+/// Returns the CIDRs of the pools after the undo.
+fn pools_after<'o>(objects: impl Iterator<Item = &'o UndoObject>, existing: &[(Key, IpNet)]) -> Vec<IpNet> {
+    let mut pools = Vec::new();
+    let mut deleted: BTreeSet<&Key> = BTreeSet::new();
+    for object in objects {
+        if let Some(Footprint::Pool(cidr)) = Footprint::recreated(object) {
+            pools.push(cidr);
         }
-        if let Some(reason) = stranded(step, &left, &existing) {
-            return Some(reason);
+        if deleted_pool(object).is_some() {
+            deleted.insert(&object.key);
         }
-        if let Some(reason) = step
-            .objects
-            .iter()
-            .find_map(|object| of_another_size(object, &newer))
-        {
-            return Some(reason);
+    }
+    for (key, cidr) in existing {
+        if matches!(key, Key::Pool(_)) && !deleted.contains(key) {
+            pools.push(*cidr);
         }
-        step.objects.iter().find_map(|object| {
-            let footprint = Footprint::of(object)?;
-            let (other, _) = others.iter().find(|(key, cidr)| footprint.overlaps(key, *cidr))?;
-            Some(format!(
+    }
+    pools
+}
+
+/// Refuses to create an object again that would overlap an object that the undo does not write.
+fn overlapping(step: &UndoStep, others: &[&(Key, IpNet)]) -> Option<String> {
+    for object in &step.objects {
+        let Some(footprint) = Footprint::recreated(object) else {
+            continue;
+        };
+        if let Some((other, _)) = others.iter().find(|(key, cidr)| footprint.overlaps(key, *cidr)) {
+            return Some(format!(
                 "{} would overlap {}, which did not exist before the run",
                 object.key.named(),
                 other.named()
-            ))
-        })
-    };
-    Ok(steps.iter().map(refusal).collect())
+            ));
+        }
+    }
+    None
+}
+
+/// The objects in the datastore that an undo can conflict with.
+#[derive(Default)]
+struct Existing {
+    /// The pools, blocks and affinities, each with its CIDR.
+    ranges: Vec<(Key, IpNet)>,
+    pools: Vec<Pool>,
 }
 
 /// Reads pools, blocks and affinities if they can conflict with the undo. Blocks are read only if a pool is deleted, a
 /// block has to be absent, or a footprint's block is missing: a block that exists overlaps no other block.
-async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<(Vec<(Key, IpNet)>, Vec<Pool>)> {
+async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<Existing> {
     let objects = || steps.iter().flat_map(|step| &step.objects);
     let mut sources = BTreeSet::new();
-    if objects().any(|object| matches!(Footprint::of(object), Some(Footprint::Pool(_)))) {
+    if objects().any(|object| matches!(Footprint::recreated(object), Some(Footprint::Pool(_)))) {
         sources.insert(Source::Pools);
     }
     if objects().any(|object| deleted_pool(object).is_some())
@@ -181,36 +214,32 @@ async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<(Vec<(Key
         sources.extend([Source::Blocks, Source::Affinities, Source::Pools]);
     }
     if sources.is_empty() {
-        return Ok((Vec::new(), Vec::new()));
+        return Ok(Existing::default());
     }
 
     let snapshot = datastore
         .observe_extent(&Extent::Sources(sources), &calipam_files::quiet())
         .await?;
-    let pools = snapshot
-        .pools
-        .iter()
-        .map(|pool| (Key::Pool(pool.value.name.clone()), pool.value.cidr));
-    let blocks = snapshot
-        .blocks
-        .iter()
-        .filter(|block| !block.value.content.is_deleted());
-    let blocks = blocks
-        .map(|block| block.value.key)
-        .chain(snapshot.hidden_blocks());
-    let affinities = snapshot
-        .affinities
-        .iter()
-        .filter(|affinity| !affinity.value.deleted);
-    let affinities = affinities.map(|affinity| &affinity.value.key);
-    let keys = pools
-        .chain(blocks.map(|cidr| (Key::Block(cidr), cidr)))
-        .chain(affinities.map(|key| (Key::Affinity(key.clone()), key.cidr)))
-        .collect();
-    Ok((
-        keys,
-        snapshot.pools.iter().map(|pool| pool.value.clone()).collect(),
-    ))
+    let mut existing = Existing::default();
+    for pool in snapshot.pools.iter().map(|stored| &stored.value) {
+        existing.ranges.push((Key::Pool(pool.name.clone()), pool.cidr));
+        existing.pools.push(pool.clone());
+    }
+    for block in snapshot.blocks.iter().map(|stored| &stored.value) {
+        if !block.content.is_deleted() {
+            existing.ranges.push((Key::Block(block.key), block.key));
+        }
+    }
+    for cidr in snapshot.hidden_blocks() {
+        existing.ranges.push((Key::Block(cidr), cidr));
+    }
+    for affinity in snapshot.affinities.iter().map(|stored| &stored.value) {
+        if !affinity.deleted {
+            let key = affinity.key.clone();
+            existing.ranges.push((Key::Affinity(key), affinity.key.cidr));
+        }
+    }
+    Ok(existing)
 }
 
 /// True if one of the blocks that the steps' footprints contain does not exist. Does not read the blocks that a step has
@@ -218,10 +247,14 @@ async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<(Vec<(Key
 async fn is_block_missing(datastore: &Datastore, steps: &[UndoStep]) -> Result<bool> {
     let mut unread: BTreeSet<Key> = BTreeSet::new();
     for step in steps {
-        for footprint in step.objects.iter().filter_map(Footprint::of) {
-            if let Footprint::Blocks(blocks) = footprint {
-                let blocks = blocks.into_iter().map(Key::Block);
-                unread.extend(blocks.filter(|block| !matches!(step.found.get(block), Some(Some(_)))));
+        for object in &step.objects {
+            let Some(Footprint::Blocks(blocks)) = Footprint::recreated(object) else {
+                continue;
+            };
+            for key in blocks.into_iter().map(Key::Block) {
+                if !matches!(step.found.get(&key), Some(Some(_))) {
+                    unread.insert(key);
+                }
             }
         }
     }

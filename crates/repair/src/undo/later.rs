@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use calipam_model::key::Key;
 
 use super::restored::is_restored;
-use super::{LeftVersion, ObjectWrite, UndoPlan, is_marked, is_same_version, object_writes};
+use super::{ObjectWrite, UndoPlan, is_marked, is_same_version, object_writes};
 use crate::journal::Recorded;
 
 impl UndoPlan {
@@ -14,47 +14,48 @@ impl UndoPlan {
     /// as the version that the run left, although revision and sequence numbers differ. That holds only if each write
     /// found the version that the previous write had left, which means that no other client wrote in between.
     pub fn after(mut self, later: &[Recorded]) -> Self {
-        let mut written: BTreeMap<Key, Vec<ObjectWrite>> = BTreeMap::new();
-        for recorded in later {
-            let outcome = |id| {
-                recorded
-                    .outcomes
-                    .get(id)
-                    .and_then(|outcome| outcome.written.as_ref())
-            };
-            let intents = recorded
-                .intents
-                .iter()
-                .filter_map(|intent| Some((intent, outcome(&intent.id)?)));
-            for write in intents
-                .flat_map(|(intent, revisions)| object_writes(intent, revisions, is_marked(recorded)))
-                .flatten()
-            {
-                written.entry(write.key.clone()).or_default().push(write);
+        let mut writes_by_key: BTreeMap<Key, Vec<ObjectWrite>> = BTreeMap::new();
+        for run in later {
+            for write in writes_of(run) {
+                writes_by_key.entry(write.key.clone()).or_default().push(write);
             }
         }
 
         for object in self.steps.iter_mut().flat_map(|step| &mut step.objects) {
-            let Some(written) = written.get(&object.key) else {
+            let Some(writes) = writes_by_key.get(&object.key) else {
                 continue;
             };
             let mut now = object.left.as_ref();
-            for write in written {
+            for write in writes {
                 // After a version that is only a deletion mark, the next write creates the object again.
                 let present = now.filter(|version| version.value.is_some());
                 if is_same_version(&object.key, present, write.found.as_ref()) {
                     now = write.left.as_ref();
                 }
             }
-            let value = |version: Option<&LeftVersion>| version.and_then(|version| version.value.clone());
-            if is_restored(
-                &object.key,
-                value(now).as_ref(),
-                value(object.left.as_ref()).as_ref(),
-            ) {
+
+            let value_now = now.and_then(|version| version.value.as_ref());
+            let value_left = object.left.as_ref().and_then(|version| version.value.as_ref());
+            if is_restored(&object.key, value_now, value_left) {
                 object.left = now.cloned();
             }
         }
         self
     }
+}
+
+/// Returns the writes that a run is known to have made, in their order. Leaves out intents with keys that calipam never
+/// writes.
+fn writes_of(run: &Recorded) -> Vec<ObjectWrite> {
+    let mut writes = Vec::new();
+    for intent in &run.intents {
+        let outcome = run.outcomes.get(&intent.id);
+        let Some(revisions) = outcome.and_then(|outcome| outcome.written.as_ref()) else {
+            continue;
+        };
+        if let Ok(writes_of_intent) = object_writes(intent, revisions, is_marked(run)) {
+            writes.extend(writes_of_intent);
+        }
+    }
+    writes
 }

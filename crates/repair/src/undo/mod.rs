@@ -222,8 +222,8 @@ impl UndoPlan {
             if intent.iter().any(|object| nets.contains_key(&object.key)) {
                 continue;
             }
-            match intent.iter().position(|object| object.left.is_some()) {
-                Some(index) => fences.extend(intent.into_iter().nth(index)),
+            match intent.iter().find(|object| object.left.is_some()) {
+                Some(fence) => fences.push(fence.clone()),
                 None => created.extend(intent),
             }
         }
@@ -412,33 +412,40 @@ struct UndoUnit {
 
 /// Merges units that come from the same step of the run or have an object in common.
 fn join(units: Vec<UndoUnit>) -> Vec<UndoUnit> {
-    let mut sets: Vec<Option<UndoUnit>> = Vec::new();
-    let mut set_of = BTreeMap::<Key, usize>::new();
-    let mut set_of_step = BTreeMap::<usize, usize>::new();
+    let mut joined: Vec<Option<UndoUnit>> = Vec::new();
+    let mut index_of_key: BTreeMap<Key, usize> = BTreeMap::new();
+    let mut index_of_step: BTreeMap<usize, usize> = BTreeMap::new();
     for mut unit in units {
-        let of_keys = unit.keys.iter().filter_map(|key| set_of.get(key));
-        let of_steps = unit.steps.iter().filter_map(|step| set_of_step.get(step));
-        let joined: BTreeSet<usize> = of_keys.chain(of_steps).copied().collect();
+        let by_key = unit.keys.iter().filter_map(|key| index_of_key.get(key));
+        let by_step = unit.steps.iter().filter_map(|step| index_of_step.get(step));
+        let related: BTreeSet<usize> = by_key.chain(by_step).copied().collect();
         // The smaller units are merged into the largest, so that joining many intents of one step stays fast.
-        let largest = joined
+        let largest = related
             .iter()
             .copied()
-            .max_by_key(|index| sets[*index].as_ref().map(|set| set.keys.len()));
-        let index = largest.unwrap_or(sets.len());
-        for other in joined.into_iter().filter(|other| *other != index) {
-            if let Some(mut other) = sets[other].take() {
+            .max_by_key(|index| joined[*index].as_ref().map(|other| other.keys.len()));
+        let index = largest.unwrap_or(joined.len());
+        for other in related {
+            if other != index
+                && let Some(mut other) = joined[other].take()
+            {
                 unit.merge(&mut other);
             }
         }
-        set_of.extend(unit.keys.iter().map(|key| (key.clone(), index)));
-        set_of_step.extend(unit.steps.iter().map(|step| (*step, index)));
-        match sets.get_mut(index) {
-            Some(Some(set)) => set.merge(&mut unit),
-            _ => sets.push(Some(unit)),
+
+        for key in &unit.keys {
+            index_of_key.insert(key.clone(), index);
+        }
+        for step in &unit.steps {
+            index_of_step.insert(*step, index);
+        }
+        match joined.get_mut(index) {
+            Some(Some(largest)) => largest.merge(&mut unit),
+            _ => joined.push(Some(unit)),
         }
     }
 
-    sets.into_iter().flatten().collect()
+    joined.into_iter().flatten().collect()
 }
 
 impl UndoUnit {
@@ -491,39 +498,34 @@ pub async fn undo(
 
 /// Makes a group of tasks for each step, with as many objects in a task as one write takes.
 fn groups(steps: Vec<UndoStep>, refusals: Vec<Option<String>>, limits: Limits) -> Vec<Group> {
-    let group = |(index, (step, refusal)): (usize, (UndoStep, Option<String>))| {
-        let mut objects = step.objects.clone();
-        objects.sort_by_key(UndoObject::phase);
-        let whole: Arc<UndoStep> = Arc::new(UndoStep { objects, ..step });
-        let most = limits
-            .changes
-            .min(limits.conditions.saturating_sub(whole.awaited.len()))
-            .max(1);
-        let evidence = limits.conditions.saturating_sub(most);
-        let tasks_of = |part: Part, number: usize| {
-            (0..number)
-                .step_by(most)
-                .map(move |from| (part, from..(from + most).min(number)))
-        };
-        let parts =
-            tasks_of(Part::Fences, whole.fences.len()).chain(tasks_of(Part::Objects, whole.objects.len()));
-        let task = |(part, range)| -> Arc<dyn Task> {
-            let step = Arc::clone(&whole);
-            Arc::new(UndoTask {
-                step,
-                part,
-                range,
-                evidence,
-                refusal: refusal.clone(),
-            })
-        };
-        let tasks = parts.map(task).collect();
-        Group {
+    let mut groups = Vec::with_capacity(steps.len());
+    for (index, (mut step, refusal)) in steps.into_iter().zip(refusals).enumerate() {
+        step.objects.sort_by_key(UndoObject::phase);
+        let step = Arc::new(step);
+        let room = limits.conditions.saturating_sub(step.awaited.len());
+        let most = limits.changes.min(room).max(1);
+
+        let mut tasks: Vec<Arc<dyn Task>> = Vec::new();
+        for (part, number) in [
+            (Part::Fences, step.fences.len()),
+            (Part::Objects, step.objects.len()),
+        ] {
+            for start in (0..number).step_by(most) {
+                tasks.push(Arc::new(UndoTask {
+                    step: Arc::clone(&step),
+                    part,
+                    range: start..(start + most).min(number),
+                    evidence: limits.conditions.saturating_sub(most),
+                    refusal: refusal.clone(),
+                }));
+            }
+        }
+        groups.push(Group {
             step: index,
-            reason: format!("undo: {}", whole.reason),
+            reason: format!("undo: {}", step.reason),
             cooling: None,
             tasks,
-        }
-    };
-    steps.into_iter().zip(refusals).enumerate().map(group).collect()
+        });
+    }
+    groups
 }

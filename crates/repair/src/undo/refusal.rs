@@ -59,13 +59,11 @@ impl Fence {
         let Some((expected, now)) = object.left.as_ref().zip(now) else {
             return Self::Passed;
         };
-        if !expected
-            .value
-            .as_ref()
-            .is_some_and(|value| same_value(value, &now.raw))
-        {
-            Self::Passed
-        } else if expected.revision == now.revision.to_string() {
+        match &expected.value {
+            Some(value) if same_value(value, &now.raw) => {}
+            _ => return Self::Passed,
+        }
+        if expected.revision == now.revision.to_string() {
             Self::Open
         } else {
             Self::Closed
@@ -78,17 +76,14 @@ impl Fence {
 /// was another client that deleted it. This does not hold for `arrived` objects, which may have been written since that
 /// undo.
 pub(super) fn why_refused(found: &[(&UndoObject, State)], arrived: &BTreeSet<Key>) -> Option<String> {
-    let is_first =
-        |(object, state): &&(&UndoObject, State)| *state == State::AsLeft && !arrived.contains(&object.key);
-    let begun = found
+    let not_undone = found
         .iter()
-        .filter(is_first)
-        .map(|(object, _)| object.phase())
-        .min();
+        .filter(|(object, state)| *state == State::AsLeft && !arrived.contains(&object.key));
+    let first_phase = not_undone.map(|(object, _)| object.phase()).min();
     let is_gone = |object: &UndoObject| {
-        let was_created =
-            object.before.is_none() && object.left.as_ref().is_some_and(|left| left.value.is_some());
-        was_created && begun.is_some_and(|phase| phase < object.phase())
+        let has_value = object.left.as_ref().is_some_and(|left| left.value.is_some());
+        let was_created = object.before.is_none() && has_value;
+        was_created && first_phase.is_some_and(|phase| phase < object.phase())
     };
     let changed = found.iter().find(|(object, state)| match state {
         State::Changed => true,
@@ -166,24 +161,25 @@ struct Judged {
 impl Judged {
     /// Judges the objects that [`UndoStep::checked`] returns, as they were found.
     fn of(step: &UndoStep, found: &[Option<Stored>]) -> Self {
-        let mut found = found.iter().map(Option::as_ref);
-        let mut now = || found.next().flatten();
+        let (objects_now, rest) = found.split_at(step.objects.len());
+        let (awaited_now, fences_now) = rest.split_at(step.awaited.len());
+
+        let mut states = Vec::with_capacity(step.objects.len());
+        for (object, now) in step.objects.iter().zip(objects_now) {
+            states.push(State::of(object, now.as_ref()));
+        }
+        let mut awaited = Vec::with_capacity(step.awaited.len());
+        for (object, now) in step.awaited.iter().zip(awaited_now) {
+            awaited.push(State::of(object, now.as_ref()));
+        }
+        let mut fences = Vec::with_capacity(step.fences.len());
+        for (fence, now) in step.fences.iter().zip(fences_now) {
+            fences.push(Fence::of(fence, now.as_ref()));
+        }
         Self {
-            states: step
-                .objects
-                .iter()
-                .map(|object| State::of(object, now()))
-                .collect(),
-            awaited: step
-                .awaited
-                .iter()
-                .map(|object| State::of(object, now()))
-                .collect(),
-            fences: step
-                .fences
-                .iter()
-                .map(|object| Fence::of(object, now()))
-                .collect(),
+            states,
+            awaited,
+            fences,
         }
     }
 }
@@ -262,11 +258,11 @@ impl UndoPlan {
         for object in self.steps.iter().flat_map(|step| &step.objects) {
             let Key::Pool(name) = &object.key else { continue };
             pools.retain(|pool| pool.name != *name);
-            let before = object
-                .before
-                .as_ref()
-                .and_then(|before| Pool::parse(name, before).ok());
-            pools.extend(before.map(|pool| pool.value));
+            if let Some(before) = &object.before
+                && let Ok(pool) = Pool::parse(name, before)
+            {
+                pools.push(pool.value);
+            }
         }
         pools
     }
@@ -281,15 +277,18 @@ impl UndoPlan {
 
     /// Makes the steps that write pools depend on other objects staying at the versions that were read.
     pub fn depend_on(&mut self, others: &[(Key, Stored)]) {
-        let as_read = |(key, stored): &(Key, Stored)| {
+        let mut unchanged = Vec::new();
+        for (key, stored) in others {
             let version = LeftVersion {
                 revision: stored.revision.to_string(),
                 value: Some(stored.raw.clone()),
             };
-            UndoObject::unchanged(key.clone(), Some(version))
-        };
-        for step in self.steps.iter_mut().filter(|step| step.writes_pools()) {
-            step.awaited.extend(others.iter().map(as_read));
+            unchanged.push(UndoObject::unchanged(key.clone(), Some(version)));
+        }
+        for step in &mut self.steps {
+            if step.writes_pools() {
+                step.awaited.extend_from_slice(&unchanged);
+            }
         }
     }
 

@@ -44,8 +44,10 @@ impl UndoTask {
     /// The restored objects to check, beginning with those that the task writes. The first write of a part checks the
     /// entire step, which is undone completely or not at all.
     fn checked(&self) -> &[UndoObject] {
+        if self.range.start == 0 {
+            return &self.step.objects;
+        }
         match self.part {
-            _ if self.range.start == 0 => &self.step.objects,
             Part::Objects => self.own(),
             Part::Fences => &[],
         }
@@ -78,16 +80,49 @@ impl UndoTask {
         if let Some(reason) = why_refused(found, &self.step.arrived) {
             return Some(reason);
         }
-        let step = &*self.step;
-        let is_changed = |object: &&UndoObject| State::of(object, now(object)) != State::Undone;
-        let is_passed = |fence: &&UndoObject| Fence::of(fence, now(fence)) == Fence::Passed;
-        let changed = step
-            .awaited
-            .iter()
-            .find(is_changed)
-            .or_else(|| step.fences.iter().find(is_passed));
-        changed.map(changed_since_plan)
+
+        for object in &self.step.awaited {
+            if State::of(object, now(object)) != State::Undone {
+                return Some(changed_since_plan(object));
+            }
+        }
+        for fence in &self.step.fences {
+            if Fence::of(fence, now(fence)) == Fence::Passed {
+                return Some(changed_since_plan(fence));
+            }
+        }
+        None
     }
+
+    /// Returns the changes that close the task's fences: the objects are written again as they are.
+    fn close_fences(&self, objects: &Objects) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for fence in self.own() {
+            if let Some(Some(stored)) = objects.get(&fence.key)
+                && Fence::of(fence, Some(stored)) == Fence::Open
+            {
+                changes.push(Change::again(fence.key.clone(), stored));
+            }
+        }
+        changes
+    }
+}
+
+/// Returns the changes that restore objects, as they were before the run.
+fn restore(found: &[(&UndoObject, State)], objects: &Objects) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for (object, state) in found {
+        if *state == State::Undone {
+            continue;
+        }
+        let now = objects.get(&object.key).and_then(Option::as_ref);
+        let before = object
+            .before
+            .as_ref()
+            .map(|before| restored(&object.key, now, before));
+        changes.extend(change(object.key.clone(), before, now));
+    }
+    changes
 }
 
 impl Task for UndoTask {
@@ -112,49 +147,31 @@ impl Task for UndoTask {
     /// Decides on the write: the objects as they were before the run, if nothing has changed since.
     fn decide(&self, objects: &Objects, _: &Omitted) -> Decision {
         let now = |object: &UndoObject| objects.get(&object.key).and_then(Option::as_ref);
-        let found: Vec<_> = self
-            .checked()
-            .iter()
-            .map(|object| (object, self.state(object, now(object))))
-            .collect();
+        let mut found: Vec<(&UndoObject, State)> = Vec::new();
+        for object in self.checked() {
+            found.push((object, self.state(object, now(object))));
+        }
         if let Some(reason) = self.objection(&found, now) {
             return Decision::Conflict(reason);
         }
 
-        let again = |fence: &UndoObject| {
-            let stored = now(fence).filter(|stored| Fence::of(fence, Some(stored)) == Fence::Open)?;
-            Some(Change::again(fence.key.clone(), stored))
-        };
-        let back = |(object, state): &(&UndoObject, State)| {
-            let now = now(object);
-            if *state == State::Undone {
-                return None;
-            }
-            let before = object
-                .before
-                .as_ref()
-                .map(|before| restored(&object.key, now, before));
-            change(object.key.clone(), before, now)
-        };
-        let changes: Vec<Change> = match self.part {
-            Part::Fences => self.own().iter().filter_map(again).collect(),
-            Part::Objects => found.iter().take(self.range.len()).filter_map(back).collect(),
+        let changes = match self.part {
+            Part::Fences => self.close_fences(objects),
+            // The objects that the task writes are the first of those that it checks.
+            Part::Objects => restore(&found[..self.range.len()], objects),
         };
         if changes.is_empty() {
             return Decision::Already;
         }
 
-        let as_it_is = |object: &UndoObject| {
-            let version = now(object).map(|stored| stored.revision.clone());
-            (
-                object.key.clone(),
-                version.map_or(Precondition::Absent, Precondition::At),
-            )
-        };
-        let awaited = self.step.awaited.iter().take(self.evidence);
-        Decision::Write(Batch {
-            changes,
-            evidence: awaited.map(as_it_is).collect(),
-        })
+        let mut evidence = Vec::new();
+        for object in self.step.awaited.iter().take(self.evidence) {
+            let as_it_is = match now(object) {
+                Some(stored) => Precondition::At(stored.revision.clone()),
+                None => Precondition::Absent,
+            };
+            evidence.push((object.key.clone(), as_it_is));
+        }
+        Decision::Write(Batch { changes, evidence })
     }
 }

@@ -50,7 +50,7 @@ fn a_version_is_the_same_by_revision_and_value() {
 
 #[test]
 fn an_existing_object_has_no_footprint() {
-    let blocks = |object: UndoObject| match Footprint::of(&object) {
+    let blocks = |object: UndoObject| match Footprint::recreated(&object) {
         Some(Footprint::Blocks(blocks)) => blocks,
         Some(Footprint::Pool(_)) | None => Vec::new(),
     };

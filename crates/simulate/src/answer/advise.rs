@@ -143,18 +143,20 @@ pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice> {
 /// Returns the block sizes that fit into the family's largest pool. If the family is IPv6, IPv4 sizes are converted.
 fn sizes_in_pools(scenario: &Scenario, family: Family, sizes: &[u8]) -> Vec<u8> {
     let largest_pool = pools_of(scenario, family).map(|cidr| cidr.prefix_len()).min();
-    let mut fitting = Vec::new();
+    let pool_prefix = largest_pool.unwrap_or(0);
+
+    let mut fitting_sizes = Vec::new();
     for size in sizes {
         let size = if family == Family::V4 || *size > 32 {
             *size
         } else {
             *size + 96
         };
-        if size >= largest_pool.unwrap_or(0) {
-            fitting.push(size);
+        if size >= pool_prefix {
+            fitting_sizes.push(size);
         }
     }
-    fitting
+    fitting_sizes
 }
 
 /// The runs with each block size.
@@ -171,12 +173,14 @@ struct Trial {
     drawbacks: Vec<Drawback>,
 }
 
-/// The lowest average time of an ADD in each run, among all block sizes: what a slower size is compared with.
+/// Returns for each run the lowest average time of an ADD among all block sizes, with which slower sizes are compared.
 fn quickest_of_each_run(by_size: &[(u8, Vec<Run>)], run_count: usize) -> Vec<Micros> {
-    let quickest = |run: usize| by_size.iter().map(|(_, runs)| runs[run].adds.time.mean).min();
-    (0..run_count)
-        .map(|run| quickest(run).unwrap_or_default())
-        .collect()
+    let mut quickest = Vec::with_capacity(run_count);
+    for index in 0..run_count {
+        let means = by_size.iter().map(|(_, runs)| runs[index].adds.time.mean);
+        quickest.push(means.min().unwrap_or_default());
+    }
+    quickest
 }
 
 impl Trials {
@@ -185,13 +189,14 @@ impl Trials {
         let by_size = with_each_size(scenario, sizes, run_count)?;
         let variants = variants(scenario, run_count);
         let pods_per_node: Vec<u32> = variants.iter().map(|variant| variant.pods_per_node).collect();
-        let quickest = quickest_of_each_run(&by_size, pods_per_node.len());
+        let quickest_means = quickest_of_each_run(&by_size, pods_per_node.len());
 
         let mut trials = Vec::new();
         for (block_size, runs) in by_size {
+            // A set, since several runs can have the same drawback.
             let mut found = BTreeSet::new();
-            for (run, quickest) in runs.iter().zip(&quickest) {
-                found.extend(drawbacks(scenario, block_size, run, *quickest));
+            for (run, quickest_mean) in runs.iter().zip(&quickest_means) {
+                found.extend(drawbacks(scenario, block_size, run, *quickest_mean));
             }
             trials.push(Trial {
                 block_size,
@@ -199,6 +204,7 @@ impl Trials {
                 drawbacks: found.into_iter().collect(),
             });
         }
+
         Ok(Self {
             sizes: trials,
             pods_per_node,
@@ -212,7 +218,7 @@ impl Trials {
             candidates.push(Candidate {
                 row: BlockSizeRow {
                     block_size: trial.block_size,
-                    run: Run::of_several(&trial.runs),
+                    run: Run::combine(&trial.runs),
                 },
                 drawbacks: trial.drawbacks.clone(),
             });
@@ -240,22 +246,24 @@ impl Trials {
         })
     }
 
-    /// Finds the second best size, and the nearest number of pods per node for which another size is best. `None` if no
-    /// other size is sound.
-    fn tipping(&self, size: u8) -> Option<Tipping> {
-        let best = self.sound().find(|trial| trial.block_size == size)?;
-        let others = self.sound().filter(|trial| trial.block_size != size);
+    /// Finds the second-best size, and the nearest number of pods per node for which a size other than `best_size` is
+    /// best. `None` if no other size is free of drawbacks.
+    fn tipping(&self, best_size: u8) -> Option<Tipping> {
+        let best = self.sound().find(|trial| trial.block_size == best_size)?;
+        let others = self.sound().filter(|trial| trial.block_size != best_size);
         let second = others.min_by_key(|trial| trial.cost())?;
-
-        let expected_pods = self.pods_per_node.first().copied().unwrap_or_default();
-        let other_winners = self.winners().filter(|(_, winner)| *winner != size);
-        let nearest = other_winners.min_by_key(|(pods, _)| (pods.abs_diff(expected_pods), *pods));
         let additional_cost = second.cost().saturating_sub(best.cost());
+
+        // The first run has the scenario's own number of pods.
+        let expected_pods = self.pods_per_node.first().copied().unwrap_or_default();
+        let other_winners = self.winners().filter(|(_, winner)| *winner != best_size);
+        let nearest = other_winners.min_by_key(|(pods, _)| (pods.abs_diff(expected_pods), *pods));
+
         Some(Tipping {
             second: second.block_size,
             costs_more_percent: percent(additional_cost, best.cost()),
             pods_per_node: nearest.map(|(pods, _)| pods),
-            block_size: nearest.map(|(_, size)| size),
+            block_size: nearest.map(|(_, winner)| winner),
         })
     }
 }
@@ -305,26 +313,28 @@ fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -
     drawbacks
 }
 
-/// The same cluster, but with a single pool of the family, which is large enough for every size.
+/// Returns the same cluster, but with a single pool of the family, which is large enough for every size.
 fn with_larger_pool(scenario: &Scenario, family: Family, sizes: &[u8]) -> Scenario {
     let prefixes = sizes
         .iter()
         .map(|size| prefix_for(addresses_needed(scenario, *size), *size));
     let needed_prefix = prefixes.min();
-    let largest = pools_of(scenario, family).min_by_key(IpNet::prefix_len);
+    let largest_pool = pools_of(scenario, family).min_by_key(IpNet::prefix_len);
 
-    let mut other = scenario.clone();
-    other.pools.retain(|pool| Family::of(pool.cidr) != family);
-    if let Some(start) = &mut other.start {
+    let mut enlarged = scenario.clone();
+    enlarged.pools.retain(|pool| Family::of(pool.cidr) != family);
+    if let Some(start) = &mut enlarged.start {
         let pools = &mut Arc::make_mut(start).pools;
         pools.retain(|pool| Family::of(pool.cidr) != family);
     }
-    if let (Some(largest), Some(needed_prefix)) = (largest, needed_prefix) {
-        let prefix = needed_prefix.min(largest.prefix_len());
-        let larger = IpNet::new(largest.addr(), prefix).ok();
-        other.pools.extend(larger.map(|cidr| PoolSpec::new(cidr.trunc())));
+
+    if let (Some(largest_pool), Some(needed_prefix)) = (largest_pool, needed_prefix) {
+        let prefix = needed_prefix.min(largest_pool.prefix_len());
+        if let Ok(cidr) = IpNet::new(largest_pool.addr(), prefix) {
+            enlarged.pools.push(PoolSpec::new(cidr.trunc()));
+        }
     }
-    other
+    enlarged
 }
 
 /// The number of blocks that a node needs at its pod limit.
@@ -352,6 +362,6 @@ fn addresses_needed(scenario: &Scenario, block_size: u8) -> u128 {
 
 /// The prefix length of the smallest pool with at least this number of addresses.
 fn prefix_for(addresses: u128, block_size: u8) -> u8 {
-    let needed = addresses.max(1).next_power_of_two().trailing_zeros();
-    bits(block_size).saturating_sub(u8::try_from(needed).unwrap_or(u8::MAX))
+    let host_bits = addresses.max(1).next_power_of_two().trailing_zeros();
+    bits(block_size).saturating_sub(u8::try_from(host_bits).unwrap_or(u8::MAX))
 }

@@ -95,6 +95,14 @@ struct Observation {
     findings: BTreeMap<&'static str, Micros>,
 }
 
+/// The runs in which one code was seen.
+#[derive(Default)]
+struct Seen {
+    /// The time from the cause until the code was first seen, for each of these runs.
+    times: Vec<Micros>,
+    runs_before_clash: u64,
+}
+
 /// Runs a cluster `runs` times with each cause, each time with a different seed.
 pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clashes> {
     let mut jobs: Vec<(Cause, Scenario)> = Vec::new();
@@ -113,9 +121,10 @@ pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clash
     for ((cause, _), observation) in jobs.iter().zip(observations) {
         by_cause.entry(*cause).or_default().push(observation);
     }
+
     let mut rows = Vec::new();
     for (cause, observations) in by_cause {
-        rows.push(row(cause, &observations));
+        rows.push(summarize(cause, &observations));
     }
     Ok(Clashes {
         check_interval: CHECK_INTERVAL,
@@ -158,15 +167,18 @@ fn observe(scenario: &Scenario) -> Result<Observation> {
 
     // Findings that were there before the cause are not its effects.
     let checks = &world.measured.borrow().checks;
-    let mut known: BTreeSet<&str> = BTreeSet::new();
+    let mut earlier_codes: BTreeSet<&str> = BTreeSet::new();
     for (checked_at, codes) in checks {
         if *checked_at <= caused_at {
-            known.extend(codes.iter().copied());
+            earlier_codes.extend(codes.iter().copied());
         }
     }
     let mut findings = BTreeMap::new();
-    for (checked_at, codes) in checks.iter().filter(|(checked_at, _)| *checked_at > caused_at) {
-        for code in codes.iter().filter(|code| !known.contains(**code)) {
+    for (checked_at, codes) in checks {
+        if *checked_at <= caused_at {
+            continue;
+        }
+        for code in codes.iter().filter(|code| !earlier_codes.contains(**code)) {
             findings.entry(*code).or_insert(*checked_at - caused_at);
         }
     }
@@ -182,33 +194,37 @@ fn observe(scenario: &Scenario) -> Result<Observation> {
 }
 
 /// Sums up the runs with one cause.
-fn row(cause: Cause, observations: &[Observation]) -> CauseRow {
-    let mut sightings: BTreeMap<&'static str, Vec<(Micros, bool)>> = BTreeMap::new();
+fn summarize(cause: Cause, observations: &[Observation]) -> CauseRow {
+    let mut seen_by_code: BTreeMap<&'static str, Seen> = BTreeMap::new();
     let mut runs_with_clash = 0;
     let mut clashes = 0;
     let mut first_clashes = Vec::new();
     for run in observations {
-        runs_with_clash += u64::from(run.clashes > 0);
+        if run.clashes > 0 {
+            runs_with_clash += 1;
+        }
         clashes += run.clashes;
         first_clashes.extend(run.first_clash);
         for (code, after) in &run.findings {
-            let is_before_clash = run.first_clash.is_none_or(|clash| *after < clash);
-            sightings.entry(code).or_default().push((*after, is_before_clash));
+            let seen = seen_by_code.entry(code).or_default();
+            seen.times.push(*after);
+            if run.first_clash.is_none_or(|clash| *after < clash) {
+                seen.runs_before_clash += 1;
+            }
         }
     }
 
     let mut findings: Vec<Sighting> = Vec::new();
-    for (code, sightings) in sightings {
-        let before_clash = sightings.iter().filter(|(_, is_before_clash)| *is_before_clash);
-        let times = sightings.iter().map(|(after, _)| *after).collect();
+    for (code, seen) in seen_by_code {
         findings.push(Sighting {
             code: code.to_owned(),
-            runs: sightings.len() as u64,
-            runs_before_clash: before_clash.count() as u64,
-            after: median(times).unwrap_or_default(),
+            runs: seen.times.len() as u64,
+            runs_before_clash: seen.runs_before_clash,
+            after: median(seen.times).unwrap_or_default(),
         });
     }
     findings.sort_by(|a, b| (a.after, &a.code).cmp(&(b.after, &b.code)));
+
     CauseRow {
         cause,
         runs: observations.len() as u64,

@@ -39,16 +39,20 @@ const STEP: Micros = Micros::from_mins(10);
 
 /// Evicts pods from the cluster with which a scenario begins.
 pub fn evict(scenario: &Scenario, eviction: &Eviction) -> Result<Evicted> {
-    let mut result = None;
     // Nothing else happens during the eviction.
     let scenario = Scenario {
         duration: Some(STEP),
         grace: None,
         ..scenario.clone()
     };
-    let world = simulate(&scenario, |world| result = Some(world.begin_eviction(eviction)))?;
+    let mut result_cell = None;
+    let world = simulate(&scenario, |world| {
+        result_cell = Some(world.begin_eviction(eviction));
+    })?;
+
+    // The cell is empty until the eviction ends.
     loop {
-        if let Some(evicted) = result.as_ref().and_then(|result| result.get()) {
+        if let Some(evicted) = result_cell.as_ref().and_then(|cell| cell.get()) {
             return Ok(evicted);
         }
         world.engine.run_until(world.engine.now() + STEP);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::ranks::{AtRank, of_fields, of_several};
+use super::ranks::{AtRank, median_and_range, of_fields};
 use super::run::simulate;
 use super::several::{in_parallel, variants};
 use super::{Point, Range};
@@ -57,10 +57,11 @@ pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure> {
         ..with_collector.clone()
     };
 
+    // The first half of the jobs has the collector.
     let mut jobs: Vec<Scenario> = Vec::new();
     jobs.extend(variants(&with_collector, runs));
     jobs.extend(variants(&without_collector, runs));
-    let courses = in_parallel(&jobs, course)?;
+    let courses = in_parallel(&jobs, observe_course)?;
     let (with, without) = courses.split_at(courses.len() / 2);
 
     let event = scenario.event.as_ref();
@@ -76,12 +77,12 @@ pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure> {
             range: None,
         });
     }
-    let (median, range) = of_several(&failures);
+    let (median, range) = median_and_range(&failures);
     Ok(Failure { range, ..median })
 }
 
 /// Runs a scenario, and returns how long addresses and blocks of the failed node stay taken.
-fn course(scenario: &Scenario) -> Result<Course> {
+fn observe_course(scenario: &Scenario) -> Result<Course> {
     let failed_at = match &scenario.event {
         Some(planned) => planned.at,
         None => Micros::default(),
@@ -90,21 +91,21 @@ fn course(scenario: &Scenario) -> Result<Course> {
     let world = simulate(scenario, |world| world.plan_samples(failed_at, MOMENTS))?;
     let points = world.measured.borrow().points.clone();
     Ok(Course {
-        addresses_free_after: since(&points, |point| point.held == 0),
-        blocks_free_after: since(&points, |point| point.blocks == 0),
+        addresses_free_after: holds_from(&points, |point| point.held == 0),
+        blocks_free_after: holds_from(&points, |point| point.blocks == 0),
         max_pending: points.iter().map(|point| point.waiting).max().unwrap_or(0),
-        all_running_after: since(&points, |point| point.waiting == 0),
+        all_running_after: holds_from(&points, |point| point.waiting == 0),
         points,
     })
 }
 
-/// The time from which a condition holds to the end.
-fn since(points: &[Point], holds: impl Fn(&Point) -> bool) -> Option<Micros> {
-    let first = points
-        .iter()
-        .rposition(|point| !holds(point))
-        .map_or(0, |last| last + 1);
-    points.get(first).map(|point| point.after)
+/// Returns the time from which a condition holds to the end; `None` if it does not hold at the end.
+fn holds_from(points: &[Point], holds: impl Fn(&Point) -> bool) -> Option<Micros> {
+    let first_holding = match points.iter().rposition(|point| !holds(point)) {
+        Some(last_failing) => last_failing + 1,
+        None => 0,
+    };
+    points.get(first_holding).map(|point| point.after)
 }
 
 of_fields! {
@@ -117,9 +118,11 @@ of_fields! {
 impl AtRank for Vec<Point> {
     fn at_rank(all: &[&Self], permille: usize) -> Self {
         let count = all.iter().map(|points| points.len()).min().unwrap_or(0);
-        let at = |place: usize| all.iter().map(|points| &points[place]).collect::<Vec<_>>();
-        (0..count)
-            .map(|place| Point::at_rank(&at(place), permille))
-            .collect()
+        let mut ranked = Self::with_capacity(count);
+        for index in 0..count {
+            let points_of_runs: Vec<&Point> = all.iter().map(|points| &points[index]).collect();
+            ranked.push(Point::at_rank(&points_of_runs, permille));
+        }
+        ranked
     }
 }

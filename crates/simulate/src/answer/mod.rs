@@ -163,10 +163,10 @@ pub struct BlockSizes {
     pub rows: Vec<BlockSizeRow>,
 }
 
-/// A percentage, rounded to two decimal places.
-pub(crate) fn percent(part: u64, of: u64) -> f64 {
-    let hundredths = (u128::from(part) * 10_000 + u128::from(of) / 2)
-        .checked_div(u128::from(of))
-        .unwrap_or(0);
+/// Returns a part of a whole in percent, rounded to two decimal places; 0 if the whole is 0.
+pub(crate) fn percent(part: u64, whole: u64) -> f64 {
+    let part = u128::from(part);
+    let whole = u128::from(whole);
+    let hundredths = (part * 10_000 + whole / 2).checked_div(whole).unwrap_or(0);
     hundredths as f64 / 100.0
 }

@@ -9,25 +9,29 @@ use crate::time::Micros;
 
 /// Returns the smallest value such that at least `permille` thousandths of all values are no larger.
 pub(super) fn rank<T: Copy>(sorted: &[T], permille: usize) -> Option<T> {
-    let place = (sorted.len() * permille).div_ceil(1_000).saturating_sub(1);
-    sorted.get(place).copied()
+    let index = (sorted.len() * permille).div_ceil(1_000).saturating_sub(1);
+    sorted.get(index).copied()
 }
 
-pub(super) fn median(mut found: Vec<Micros>) -> Option<Micros> {
-    found.sort_unstable();
-    rank(&found, 500)
+pub(super) fn median(mut times: Vec<Micros>) -> Option<Micros> {
+    times.sort_unstable();
+    rank(&times, 500)
 }
 
 /// Returns the median of each number, and the range if there are several results.
-pub(super) fn of_several<T: AtRank>(shown: &[T]) -> (T, Option<Box<Range<T>>>) {
-    let all: Vec<&T> = shown.iter().collect();
-    let [lowest, median, highest] = [0, 500, 1_000].map(|permille| T::at_rank(&all, permille));
+pub(super) fn median_and_range<T: AtRank>(results: &[T]) -> (T, Option<Box<Range<T>>>) {
+    let all: Vec<&T> = results.iter().collect();
+    let median = T::at_rank(&all, 500);
+    if all.len() <= 1 {
+        return (median, None);
+    }
+
     let range = Range {
         runs: all.len() as u64,
-        lowest,
-        highest,
+        lowest: T::at_rank(&all, 0),
+        highest: T::at_rank(&all, 1_000),
     };
-    (median, (all.len() > 1).then(|| Box::new(range)))
+    (median, Some(Box::new(range)))
 }
 
 /// Results whose numbers can be ranked among those of other runs.

@@ -17,7 +17,8 @@ use crate::time::Micros;
 
 /// Runs a scenario once.
 pub fn run(scenario: &Scenario) -> Result<Run> {
-    simulate(scenario, |_| ()).map(|world| world.show())
+    let world = simulate(scenario, |_| ())?;
+    Ok(world.result())
 }
 
 /// Runs a scenario after `prepare` has planned more events. Returns the world at the end.
@@ -48,7 +49,7 @@ impl std::ops::Deref for Finished {
 
 impl World {
     /// The results of the run.
-    pub(super) fn show(&self) -> Run {
+    pub(super) fn result(&self) -> Run {
         let measured = self.measured.borrow();
         let pods = self.pods.borrow();
         let snapshot = self.snapshot_of_blocks();
@@ -58,9 +59,9 @@ impl World {
             nodes: self.scenario.node_count(),
             pods: pods.all().filter(|(_, pod)| pod.runs).count() as u64,
             waiting_pods: self.waiting_pods(),
-            time_to_address: times(pods.created().filter_map(Pod::time_to_address)),
+            time_to_address: summary_of_times(pods.created().filter_map(Pod::time_to_address)),
             simulated: self.engine.now(),
-            adds: adds(&measured),
+            adds: summary_of_adds(&measured),
             deleted: measured.deleted,
             datastore_requests: self.server.requests.get(),
             blocks: BlockUse {
@@ -75,12 +76,14 @@ impl World {
     /// Counts the blocks, the addresses in them, and the routes that they need.
     fn block_use(&self) -> BlockUse {
         let data = self.server.data();
-        let mut counted = BlockUse::default();
         let mut pool_addresses: u128 = 0;
         for pool in data.pools.iter().filter(|pool| pool.is_enabled()) {
             pool_addresses = pool_addresses.saturating_add(cidr::size(pool.cidr));
         }
-        counted.pool_addresses = Count(pool_addresses);
+        let mut counted = BlockUse {
+            pool_addresses: Count(pool_addresses),
+            ..BlockUse::default()
+        };
 
         let mut blocks_of_node: BTreeMap<&str, u64> = BTreeMap::new();
         for block in data.blocks() {
@@ -96,13 +99,19 @@ impl World {
                     continue;
                 }
                 counted.allocated += 1;
-                // An address in a block without an owner has its own route, but is not borrowed.
-                let is_on = |host: &str| allocation.attribute.get("node").is_none_or(|node| node == *host);
-                let is_on_owner = host.is_some_and(is_on);
-                counted.borrowed += u64::from(host.is_some() && !is_on_owner);
-                counted.routes += u64::from(!is_on_owner);
+                let node = allocation.attribute.get("node");
+                match host {
+                    // An address in a block without an owner has its own route, but is not borrowed.
+                    None => counted.routes += 1,
+                    Some(host) if node.is_some_and(|node| node != *host) => {
+                        counted.borrowed += 1;
+                        counted.routes += 1;
+                    }
+                    Some(_) => {}
+                }
             }
         }
+
         counted.routes += blocks_of_node.values().sum::<u64>();
         counted.max_blocks_of_node = blocks_of_node.values().copied().max().unwrap_or(0);
         counted.wasted_percent = percent(counted.wasted, counted.addresses);
@@ -111,57 +120,56 @@ impl World {
     }
 }
 
-/// Sums up the ADD calls of a run.
-fn adds(measured: &Measured) -> Adds {
-    let started = &measured.started;
-    let in_own_block = || started.iter().filter(|add| !add.listed);
-    let with_list = || started.iter().filter(|add| add.listed);
+/// Sums up the ADD calls of a run, and separately those that found an address in their node's own blocks.
+fn summary_of_adds(measured: &Measured) -> Adds {
+    let all = measured.started.iter();
+    let in_own_block = all.clone().filter(|add| !add.listed);
+    let with_list = all.clone().filter(|add| add.listed);
     Adds {
-        started: started.len() as u64,
+        started: measured.started.len() as u64,
         failed: measured.reasons.values().sum(),
         too_long: measured.too_long,
         reasons: measured.reasons.clone(),
-        time: times(started.iter().map(|add| add.time)),
-        time_in_own_block: times(in_own_block().map(|add| add.time)),
-        time_with_list: times(with_list().map(|add| add.time)),
-        waited: times(started.iter().map(|add| add.waited)),
-        requests: requests(started.iter()),
-        requests_in_own_block: requests(in_own_block()),
-        requests_with_list: requests(with_list()),
+        time: summary_of_times(all.clone().map(|add| add.time)),
+        time_in_own_block: summary_of_times(in_own_block.clone().map(|add| add.time)),
+        time_with_list: summary_of_times(with_list.clone().map(|add| add.time)),
+        waited: summary_of_times(all.clone().map(|add| add.waited)),
+        requests: summary_of_requests(all),
+        requests_in_own_block: summary_of_requests(in_own_block),
+        requests_with_list: summary_of_requests(with_list),
         conflicts: measured.conflicts,
     }
 }
 
 /// Summarizes times in microseconds.
-fn times(times: impl Iterator<Item = u32>) -> Times {
-    let mut times: Vec<u32> = times.collect();
-    times.sort_unstable();
-    let count = times.len() as u64;
-    let sum: u64 = times.iter().copied().map(u64::from).sum();
-    let at = |permille: usize| Micros(rank(&times, permille).unwrap_or(0).into());
-    let mean = Micros(sum.checked_div(count).unwrap_or(0));
+fn summary_of_times(times: impl Iterator<Item = u32>) -> Times {
+    let mut sorted: Vec<u32> = times.collect();
+    sorted.sort_unstable();
+    let count = sorted.len() as u64;
+    let sum: u64 = sorted.iter().copied().map(u64::from).sum();
+    let time_at = |permille: usize| Micros(rank(&sorted, permille).unwrap_or(0).into());
     Times {
         count,
-        mean,
-        median: at(500),
-        p90: at(900),
-        p99: at(990),
-        worst: at(1_000),
+        mean: Micros(sum.checked_div(count).unwrap_or(0)),
+        median: time_at(500),
+        p90: time_at(900),
+        p99: time_at(990),
+        worst: time_at(1_000),
     }
 }
 
 /// Summarizes the numbers of requests to the datastore that these ADDs made.
-fn requests<'a>(adds: impl Iterator<Item = &'a Timed>) -> Requests {
-    let mut requests: Vec<u16> = adds.map(|add| add.requests).collect();
-    requests.sort_unstable();
-    let count = requests.len() as u64;
-    let sum: u64 = requests.iter().copied().map(u64::from).sum();
+fn summary_of_requests<'a>(adds: impl Iterator<Item = &'a Timed>) -> Requests {
+    let mut sorted: Vec<u16> = adds.map(|add| add.requests).collect();
+    sorted.sort_unstable();
+    let count = sorted.len() as u64;
+    let sum: u64 = sorted.iter().copied().map(u64::from).sum();
     // The mean has two decimal places.
     let hundredths = (sum * 100 + count / 2).checked_div(count).unwrap_or(0);
     Requests {
         mean: hundredths as f64 / 100.0,
-        median: rank(&requests, 500).unwrap_or(0).into(),
-        most: requests.last().copied().unwrap_or(0).into(),
+        median: rank(&sorted, 500).unwrap_or(0).into(),
+        most: sorted.last().copied().unwrap_or(0).into(),
     }
 }
 
@@ -171,13 +179,13 @@ mod tests {
 
     #[test]
     fn ranks_of_few_and_many() {
-        let found = times((1..=200).rev());
+        let found = summary_of_times((1..=200).rev());
         assert_eq!(
             (found.median, found.p99, found.worst),
             (Micros(100), Micros(198), Micros(200))
         );
         assert_eq!((found.count, found.mean), (200, Micros(100)));
-        assert_eq!(times([7].into_iter()).p99, Micros(7));
-        assert_eq!(times(std::iter::empty()), Times::default());
+        assert_eq!(summary_of_times([7].into_iter()).p99, Micros(7));
+        assert_eq!(summary_of_times(std::iter::empty()), Times::default());
     }
 }

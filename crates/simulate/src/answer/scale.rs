@@ -8,32 +8,33 @@ use crate::scenario::Scenario;
 /// Runs a scenario with each number of nodes. If the scenario sets an arrival rate, it grows in proportion to the
 /// number of nodes.
 pub fn scale(scenario: &Scenario, nodes: &[u32], runs: u64) -> Result<Scale> {
-    let before = scenario.node_count().max(1);
-    let sized = |count: &u32| Scenario {
-        nodes: *count,
-        arrival: scenario
-            .arrival
-            .map(|rate| rate.times((*count).into(), before.into())),
-        ..scenario.clone()
-    };
-    let scenarios: Vec<Scenario> = nodes.iter().map(sized).collect();
+    let original_nodes = scenario.node_count().max(1);
+    let mut scenarios: Vec<Scenario> = Vec::new();
+    for count in nodes {
+        let arrival = scenario.arrival;
+        scenarios.push(Scenario {
+            nodes: *count,
+            arrival: arrival.map(|rate| rate.scaled((*count).into(), original_nodes.into())),
+            ..scenario.clone()
+        });
+    }
     Ok(Scale {
         rows: run_each(&scenarios, runs)?,
     })
 }
 
-/// Numbers of nodes from small to `most`: 10, 50, 100, 500 and so on.
-pub fn sizes_up_to(most: u32) -> Vec<u32> {
+/// Returns numbers of nodes from small to `largest`: 10, 50, 100, 500 and so on, and last `largest` itself.
+pub fn sizes_up_to(largest: u32) -> Vec<u32> {
     let mut sizes = Vec::new();
     let mut size = 10u64;
     let mut factor = 5;
-    while size < u64::from(most) {
+    while size < u64::from(largest) {
         sizes.push(size as u32);
         size *= factor;
         // Five and two by turns.
         factor = 10 / factor;
     }
-    sizes.push(most);
+    sizes.push(largest);
     sizes
 }
 

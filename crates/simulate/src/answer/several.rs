@@ -3,7 +3,7 @@
 use calipam_model::parallel;
 
 use super::Run;
-use super::ranks::of_several;
+use super::ranks::median_and_range;
 use super::run::run;
 use crate::error::Result;
 use crate::scenario::Scenario;
@@ -15,15 +15,17 @@ pub const SPREAD: u32 = 12;
 
 /// Runs a scenario `runs` times, and returns the median of each number with its range.
 pub fn runs(scenario: &Scenario, runs: u64) -> Result<Run> {
-    run_each(std::slice::from_ref(scenario), runs).map(|shown| shown.into_iter().next().unwrap_or_default())
+    let results = run_each(std::slice::from_ref(scenario), runs)?;
+    Ok(results.into_iter().next().unwrap_or_default())
 }
 
 /// Runs each scenario `runs` times, and combines its runs into one. Refuses impossible scenarios before the first run.
 pub(super) fn run_each(scenarios: &[Scenario], runs: u64) -> Result<Vec<Run>> {
-    Ok(run_all(scenarios, runs)?
-        .iter()
-        .map(|shown| Run::of_several(shown))
-        .collect())
+    let mut combined = Vec::new();
+    for results in run_all(scenarios, runs)? {
+        combined.push(Run::combine(&results));
+    }
+    Ok(combined)
 }
 
 /// Runs each scenario `runs` times, and returns its runs in the order of [`variants`].
@@ -46,8 +48,8 @@ pub(super) fn in_parallel<J: Sync, T: Send>(
     jobs: &[J],
     work: impl Fn(&J) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let last = jobs.len();
-    let mut results = parallel::map(parallel::cores(), last, |number| work(&jobs[last - 1 - number]));
+    let count = jobs.len();
+    let mut results = parallel::map(parallel::cores(), count, |number| work(&jobs[count - 1 - number]));
     results.reverse();
     results.into_iter().collect()
 }
@@ -56,35 +58,43 @@ pub(super) fn in_parallel<J: Sync, T: Send>(
 /// an uneven distribution of pods. Variants of a scenario with an event keep the average, so that the cluster is always
 /// full at the same time.
 pub(super) fn variants(scenario: &Scenario, count: u64) -> Vec<Scenario> {
-    let steps = (count.max(1) - 1).div_ceil(2);
-    let variant = |number: u64| {
-        let share = i64::from(SPREAD) * number.div_ceil(2) as i64 * if number % 2 == 1 { -1 } else { 1 };
-        let pods = i64::from(scenario.pods_per_node);
-        let varied = pods + (pods * share).checked_div(100 * steps as i64).unwrap_or(0);
-        let may_vary = scenario.event.is_none() && scenario.pods_per_node > 0;
-        let most = i64::from(scenario.max_pods_per_node.max(1));
-        Scenario {
+    // Fewer and more pods by turns, in as many steps down as up.
+    let steps = (count.max(1) - 1).div_ceil(2) as i64;
+    let mut variants = Vec::new();
+    for number in 0..count.max(1) {
+        let sign = if number % 2 == 1 { -1 } else { 1 };
+        let step = sign * number.div_ceil(2) as i64;
+        let pod_spread = if number == 0 {
+            scenario.pod_spread
+        } else {
+            scenario.pod_spread.max(SPREAD)
+        };
+        variants.push(Scenario {
             seed: scenario.seed.wrapping_add(number),
-            pods_per_node: if may_vary {
-                varied.clamp(1, most) as u32
-            } else {
-                scenario.pods_per_node
-            },
-            pod_spread: if number == 0 {
-                scenario.pod_spread
-            } else {
-                scenario.pod_spread.max(SPREAD)
-            },
+            pods_per_node: varied_pods_per_node(scenario, step, steps),
+            pod_spread,
             ..scenario.clone()
-        }
-    };
-    (0..count.max(1)).map(variant).collect()
+        });
+    }
+    variants
+}
+
+/// Returns the average number of pods per node in a variant. The last of `steps` steps differs from the scenario's
+/// average by [`SPREAD`] percent.
+fn varied_pods_per_node(scenario: &Scenario, step: i64, steps: i64) -> u32 {
+    if scenario.event.is_some() || scenario.pods_per_node == 0 {
+        return scenario.pods_per_node;
+    }
+    let pods = i64::from(scenario.pods_per_node);
+    let difference = (pods * i64::from(SPREAD) * step).checked_div(100 * steps);
+    let most = i64::from(scenario.max_pods_per_node.max(1));
+    (pods + difference.unwrap_or(0)).clamp(1, most) as u32
 }
 
 impl Run {
     /// Combines several runs: each number is their median, with the range.
-    pub(super) fn of_several(shown: &[Self]) -> Self {
-        let (median, range) = of_several(shown);
+    pub(super) fn combine(results: &[Self]) -> Self {
+        let (median, range) = median_and_range(results);
         Self { range, ..median }
     }
 }
@@ -108,14 +118,14 @@ mod tests {
             simulated: Micros::from_secs(seconds),
             ..Run::default()
         };
-        let shown = Run::of_several(&[run(3, 10), run(1, 30), run(2, 20)]);
+        let shown = Run::combine(&[run(3, 10), run(1, 30), run(2, 20)]);
         assert_eq!((shown.pods, shown.simulated), (2, Micros::from_secs(20)));
         let range = shown.range.unwrap();
         assert_eq!((range.runs, range.lowest.pods, range.highest.pods), (3, 1, 3));
         assert_eq!(range.highest.simulated, Micros::from_secs(30));
         // In two of the three runs, no ADD failed for the reason `3`.
         assert_eq!((shown.adds.reasons["3"], range.highest.adds.reasons["3"]), (0, 3));
-        assert_eq!(Run::of_several(&[run(3, 10)]), run(3, 10));
+        assert_eq!(Run::combine(&[run(3, 10)]), run(3, 10));
     }
 
     #[test]

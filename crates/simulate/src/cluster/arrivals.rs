@@ -14,15 +14,18 @@ impl World {
         }
     }
 
-    /// Plans the first of `left` arrivals after one at `nanos`. Gaps vary between zero and twice the mean.
-    fn plan_next(self: &Rc<Self>, left: u64, nanos: u64) {
-        let gap = self.scenario.arrival().gap_nanos();
-        let nanos = nanos.saturating_add(self.random_below(gap.saturating_mul(2).saturating_add(1)));
+    /// Plans the first of `remaining` arrivals. `previous` is the time of the arrival before it, in nanoseconds.
+    fn plan_next(self: &Rc<Self>, remaining: u64, previous: u64) {
+        // Gaps vary between zero and twice the mean.
+        let mean_gap = self.scenario.arrival().gap_nanos();
+        let gap = self.random_below(mean_gap.saturating_mul(2).saturating_add(1));
+        let nanos = previous.saturating_add(gap);
+
         let world = Rc::clone(self);
         self.engine.at(Micros(nanos / 1_000), move || {
             world.arrive();
-            if left > 1 {
-                world.plan_next(left - 1, nanos);
+            if remaining > 1 {
+                world.plan_next(remaining - 1, nanos);
             }
         });
     }

@@ -12,24 +12,26 @@ use crate::time::Micros;
 type Findings = BTreeSet<(Code, String)>;
 
 impl World {
-    /// Plans checks from `at` to the end. Keeps only findings of two checks in a row, as with `--confirm`: pods that are
-    /// starting or stopping look like faults for a moment. `before` are the findings of the previous check.
-    pub(crate) fn plan_checks(self: &Rc<Self>, at: Micros, every: Micros, before: Findings) {
-        if at > self.scenario.end() {
+    /// Plans checks from `time` to the end. Keeps only findings of two checks in a row, as with `--confirm`: pods that
+    /// are starting or stopping look like faults for a moment. `previous` are the findings of the check before.
+    pub(crate) fn plan_checks(self: &Rc<Self>, time: Micros, interval: Micros, previous: Findings) {
+        if time > self.scenario.end() {
             return;
         }
         let world = Rc::clone(self);
-        self.engine.at(at, move || {
+        self.engine.at(time, move || {
             let report = check(&world.snapshot(), &Options::default());
-            let found: Findings = report
-                .findings
-                .iter()
-                .map(|finding| (finding.code, finding.subject.to_string()))
-                .collect();
-            let confirmed: BTreeSet<&'static str> =
-                found.intersection(&before).map(|(code, _)| code.name()).collect();
-            world.measured.borrow_mut().checks.push((at, confirmed));
-            world.plan_checks(at + every, every, found);
+            let mut findings = Findings::new();
+            for finding in &report.findings {
+                findings.insert((finding.code, finding.subject.to_string()));
+            }
+
+            let mut confirmed: BTreeSet<&'static str> = BTreeSet::new();
+            for (code, _) in findings.intersection(&previous) {
+                confirmed.insert(code.name());
+            }
+            world.measured.borrow_mut().checks.push((time, confirmed));
+            world.plan_checks(time + interval, interval, findings);
         });
     }
 }

@@ -101,25 +101,22 @@ async fn run(mut state: State) {
 impl State {
     /// Releases garbage. Returns false if the collector has to try again.
     async fn collect(&mut self) -> bool {
-        let found = self.find();
-        let world = &self.world;
-        world
-            .engine
-            .sleep(world.server.draw(world.server.costs.read))
-            .await;
+        let garbage = self.find_garbage();
+        let server = &self.world.server;
+        self.world.engine.sleep(server.draw(server.costs.read)).await;
 
         let mut is_done = true;
-        for batch in self.confirmed(found.leaks).await.chunks(BATCH) {
+        for batch in self.confirmed(garbage.leaks).await.chunks(BATCH) {
             is_done &= self.allocator.release_ips(batch).await.is_ok();
         }
-        for block in found.cooled {
+        for block in garbage.cooled {
             self.free_cooled(block).await;
         }
-        for (block, node) in found.blocks {
+        for (block, node) in garbage.blocks {
             // If another client has changed the block, the collector leaves it.
             let _ = self.allocator.release_affinity(block, &node, InUse::Refuse).await;
         }
-        for node in found.nodes {
+        for node in garbage.nodes {
             match self
                 .allocator
                 .release_host_affinities(AffinityType::Host, &node, InUse::Refuse)
@@ -135,17 +132,13 @@ impl State {
     /// Confirms leaks, and returns requests to release them. Does not read pods whose node is no longer in the cluster.
     async fn confirmed(&self, leaks: Vec<Leak>) -> Vec<Release> {
         let mut confirmed = Vec::new();
-        for Leak {
-            pod,
-            release,
-            has_node,
-        } in leaks
-        {
-            if has_node && self.world.server.kind == DatastoreKind::Kubernetes {
+        for leak in leaks {
+            if leak.has_node && self.world.server.kind == DatastoreKind::Kubernetes {
                 self.allocator.store().look_up().await;
             }
-            if self.world.pods.borrow().is_leaked(pod, release.address) {
-                confirmed.push(release);
+            // The pod can have started with this address since the collector looked.
+            if self.world.pods.borrow().is_leaked(leak.pod, leak.release.address) {
+                confirmed.push(leak.release);
             }
         }
         confirmed
@@ -171,56 +164,57 @@ impl State {
         }
     }
 
-    fn find(&mut self) -> Garbage {
+    /// Searches the caches for garbage.
+    fn find_garbage(&mut self) -> Garbage {
         let world = Rc::clone(&self.world);
         let pods = world.pods.borrow();
         let nodes = world.nodes.borrow();
         let data = world.server.data();
-        let present: BTreeSet<&str> = nodes
-            .all()
-            .filter(|(_, node)| node.is_in_cluster)
-            .map(|(_, node)| &*node.name)
-            .collect();
+        let mut nodes_in_cluster: BTreeSet<&str> = BTreeSet::new();
+        for (_, node) in nodes.all() {
+            if node.is_in_cluster {
+                nodes_in_cluster.insert(&node.name);
+            }
+        }
 
-        let mut found = Garbage::default();
+        let mut garbage = Garbage::default();
         let mut nodes_in_use: BTreeSet<String> = BTreeSet::new();
-        let mut blocks_of: BTreeMap<&str, Vec<&Block>> = BTreeMap::new();
+        let mut blocks_by_node: BTreeMap<&str, Vec<&Block>> = BTreeMap::new();
         let now = world.engine.now().timestamp();
         let cooldown = world.cooldown();
         for block in data.blocks() {
-            if block.has_cooling()
-                && block
-                    .allocations()
-                    .any(|held| held.attribute.has_cooled(now, cooldown))
-            {
-                found.cooled.push(block.cidr());
+            let mut allocations = block.allocations();
+            if block.has_cooling() && allocations.any(|held| held.attribute.has_cooled(now, cooldown)) {
+                garbage.cooled.push(block.cidr());
             }
             if let Some(host) = block.host() {
-                blocks_of.entry(host).or_default().push(block);
+                blocks_by_node.entry(host).or_default().push(block);
             }
-            for held in block.allocations().filter(|held| !held.attribute.is_cooling()) {
-                let Some(id) = pods.of_record(&held.attribute) else {
+
+            for allocation in block.allocations() {
+                if allocation.attribute.is_cooling() {
+                    continue;
+                }
+                let Some(id) = pods.find_by_record(&allocation.attribute) else {
                     continue;
                 };
-                let node = held
-                    .attribute
-                    .get("node")
-                    .map(|node| node.to_string())
-                    .unwrap_or_default();
-                if !pods.is_leaked(id, held.address) {
+                let node = allocation.attribute.get("node");
+                let node = node.map(|node| node.to_string()).unwrap_or_default();
+                if !pods.is_leaked(id, allocation.address) {
                     nodes_in_use.insert(node);
                     continue;
                 }
-                let has_node = present.contains(&*node);
+                // The grace period is only for pods of nodes that exist.
+                let has_node = nodes_in_cluster.contains(&*node);
                 if has_node && !self.is_old(pods.get(id)) {
                     continue;
                 }
                 let release = Release {
-                    address: held.address,
-                    handle: held.attribute.handle().map(|handle| handle.to_string()),
-                    sequence: Some(held.sequence),
+                    address: allocation.address,
+                    handle: allocation.attribute.handle().map(|handle| handle.to_string()),
+                    sequence: Some(allocation.sequence),
                 };
-                found.leaks.push(Leak {
+                garbage.leaks.push(Leak {
                     pod: id,
                     release,
                     has_node,
@@ -228,38 +222,38 @@ impl State {
             }
         }
 
-        let is_gone = |node: &&&str| !present.contains(**node) && !nodes_in_use.contains(**node);
-        found.nodes = blocks_of
-            .keys()
-            .filter(is_gone)
-            .map(|node| (*node).to_owned())
-            .collect();
-        blocks_of.retain(|node, _| present.contains(node));
-        found.blocks = self.find_unneeded(&blocks_of);
-        found
+        for node in blocks_by_node.keys() {
+            if !nodes_in_cluster.contains(node) && !nodes_in_use.contains(*node) {
+                garbage.nodes.push((*node).to_owned());
+            }
+        }
+        blocks_by_node.retain(|node, _| nodes_in_cluster.contains(node));
+        garbage.blocks = self.find_unneeded(&blocks_by_node);
+        garbage
     }
 
     /// True if the pod was deleted at least one grace period ago.
     fn is_old(&self, pod: &Pod) -> bool {
-        self.world.engine.now() - pod.gone_at.unwrap_or_default() >= self.grace
+        self.world.engine.now() - pod.deleted_at.unwrap_or_default() >= self.grace
     }
 
     /// Returns the blocks that have been empty for at least the grace period, and whose node has another block. Notes since
     /// when each block has been empty, for the next call.
-    fn find_unneeded(&mut self, blocks_of: &BTreeMap<&str, Vec<&Block>>) -> Vec<(IpNet, String)> {
+    fn find_unneeded(&mut self, blocks_by_node: &BTreeMap<&str, Vec<&Block>>) -> Vec<(IpNet, String)> {
         let now = self.world.engine.now();
-        let noted_before = std::mem::take(&mut self.empty_since);
+        let earlier_notes = std::mem::take(&mut self.empty_since);
         let mut unneeded = Vec::new();
-        for (node, blocks) in blocks_of {
-            let mut number_kept = blocks.len();
+        for (node, blocks) in blocks_by_node {
+            let mut remaining = blocks.len();
             for block in blocks.iter().filter(|block| block.is_empty()) {
                 let cidr = block.cidr();
-                let since = noted_before.get(&cidr).copied().unwrap_or(now);
+                let since = earlier_notes.get(&cidr).copied().unwrap_or(now);
                 self.empty_since.insert(cidr, since);
 
+                // A node keeps its last block.
                 let is_old = now - since >= self.grace;
-                if is_old && number_kept > 1 {
-                    number_kept -= 1;
+                if is_old && remaining > 1 {
+                    remaining -= 1;
                     unneeded.push((cidr, (*node).to_owned()));
                 }
             }
@@ -313,7 +307,7 @@ mod tests {
         data.blocks()
             .flat_map(|block| block.allocations())
             .filter(|held| {
-                pods.of_record(&held.attribute)
+                pods.find_by_record(&held.attribute)
                     .is_some_and(|id| pods.is_leaked(id, held.address))
             })
             .count()

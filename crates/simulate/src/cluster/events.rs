@@ -29,20 +29,19 @@ impl World {
             return self.plan_restore(planned.at);
         }
         let world = Rc::clone(self);
-        self.engine.at(planned.at, move || world.happen(&planned.what));
+        self.engine.at(planned.at, move || world.trigger(&planned.what));
     }
 
-    /// Lets the event happen.
-    fn happen(self: &Rc<Self>, event: &Event) {
+    /// Triggers an event other than a restore, which needs a backup before it; see [`Self::plan_restore`].
+    fn trigger(self: &Rc<Self>, event: &Event) {
         // `Scenario::check` refuses an unknown node.
-        let node = event
-            .node()
-            .and_then(|name| self.scenario.node_index(name))
-            .unwrap_or_default();
+        let node_index = |name: &str| self.scenario.node_index(name).unwrap_or_default();
         match event {
-            Event::FailNode(_) => self.fail(node, Failure::Stopped),
-            Event::PartitionNode(_) => self.fail(node, Failure::CutOff),
-            Event::FreeAddresses => drop(self.engine.spawn(free(Rc::clone(self)))),
+            Event::FailNode(name) => self.fail(node_index(name), Failure::Stopped),
+            Event::PartitionNode(name) => self.fail(node_index(name), Failure::CutOff),
+            Event::FreeAddresses => {
+                self.engine.spawn(release_by_hand(Rc::clone(self)));
+            }
             Event::ShareHandles => self.share_handles(),
             Event::RestoreBackup => {}
         }
@@ -54,30 +53,30 @@ impl World {
 
     /// Plans an etcd backup and its restore. The restore removes the endpoints of pods that started after the backup,
     /// and brings back those of pods that left after it.
-    fn plan_restore(self: &Rc<Self>, at: Micros) {
+    fn plan_restore(self: &Rc<Self>, restored_at: Micros) {
         let world = Rc::clone(self);
-        self.engine.at(at - BACKUP, move || {
+        self.engine.at(restored_at - BACKUP, move || {
             let backup = world.server.data().clone();
-            let endpoints: Vec<bool> = world
-                .pods
-                .borrow()
-                .all()
-                .map(|(_, pod)| pod.has_endpoint)
-                .collect();
+            let mut had_endpoint: Vec<bool> = Vec::new();
+            for (_, pod) in world.pods.borrow().all() {
+                had_endpoint.push(pod.has_endpoint);
+            }
+
             let restored = Rc::clone(&world);
-            world.engine.at(at, move || {
+            world.engine.at(restored_at, move || {
                 *restored.server.data_mut() = backup;
                 // A restore takes so long that the plugins' notes have expired.
                 restored.nodes.borrow_mut().forget_notes();
                 for (id, pod) in restored.pods.borrow_mut().all_mut() {
-                    pod.has_endpoint = endpoints.get(id as usize).is_some_and(|had| *had);
+                    // Pods created after the backup are not in the list.
+                    pod.has_endpoint = had_endpoint.get(id as usize).copied().unwrap_or(false);
                 }
             });
         });
     }
 
-    /// Picks some running pods.
-    fn pick(&self) -> Vec<u32> {
+    /// Picks some running pods at random.
+    fn pick_running_pods(&self) -> Vec<u32> {
         let mut running: Vec<u32> = Vec::new();
         for (id, pod) in self.pods.borrow().all() {
             if pod.runs {
@@ -120,10 +119,10 @@ impl World {
 }
 
 /// Releases addresses of some running pods, as an operator could by hand.
-async fn free(world: Rc<World>) {
+async fn release_by_hand(world: Rc<World>) {
     let is_labelled = true;
     let allocator = Allocator::new(Client::for_plugin(&world.server, is_labelled));
-    for id in world.pick() {
+    for id in world.pick_running_pods() {
         let addresses = world.pods.borrow().get(id).addresses.to_vec();
         let requests: Vec<Release> = addresses.into_iter().map(Release::any).collect();
         // An operator would see an error, and would not retry.

@@ -16,72 +16,76 @@ impl World {
         let result = Rc::new(Cell::new(None));
         let world = Rc::clone(self);
         let eviction = eviction.clone();
-        let set = Rc::clone(&result);
-        self.engine
-            .spawn(async move { set.set(Some(evict(&world, &eviction).await)) });
+        let result_of_task = Rc::clone(&result);
+        self.engine.spawn(async move {
+            let evicted = evict(&world, &eviction).await;
+            result_of_task.set(Some(evicted));
+        });
         result
     }
 
     /// The running pods with any of the eviction's addresses.
-    fn evicted(&self, eviction: &Eviction) -> Vec<u32> {
-        let mut evicted = Vec::new();
+    fn pods_to_evict(&self, eviction: &Eviction) -> Vec<u32> {
+        let mut ids = Vec::new();
         for (id, pod) in self.pods.borrow().all() {
             let mut addresses = pod.addresses.iter();
             if pod.runs && addresses.any(|address| eviction.addresses.contains(address)) {
-                evicted.push(id);
+                ids.push(id);
             }
         }
-        evicted
+        ids
     }
 
     /// The time from a pod's getting addresses until it is ready: one of the given times, at random.
     fn time_until_ready(&self, eviction: &Eviction) -> Micros {
-        let place = self.random_below(eviction.ready_after.len() as u64) as usize;
-        eviction.ready_after.get(place).copied().unwrap_or_default()
+        let index = self.random_below(eviction.ready_after.len() as u64) as usize;
+        eviction.ready_after.get(index).copied().unwrap_or_default()
     }
 }
 
 /// Returns the times at which the pods started that were created after the first `before` pods, as far as they have.
 fn start_times(world: &World, before: usize) -> Vec<Micros> {
     let pods = world.pods.borrow();
-    let new_pods = pods.since(before);
+    let new_pods = pods.created_after(before);
     new_pods.iter().filter_map(|pod| pod.started).collect()
 }
 
 /// Evicts the pods in batches, and waits after each batch until its pods are ready on other addresses.
 async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
-    let pods = world.evicted(eviction);
-    let mut evicted = Evicted {
+    let pods = world.pods_to_evict(eviction);
+    let mut result = Evicted {
         pods: pods.len(),
         ..Evicted::default()
     };
     for batch in pods.chunks(eviction.batch.max(1)) {
-        if evicted.moved > 0 {
+        if result.moved > 0 {
             world.engine.sleep(eviction.pause).await;
         }
-        let before = world.pods.borrow().count();
-        let gone: Vec<u32> = batch.iter().copied().filter(|id| world.delete(*id)).collect();
-        for id in gone.iter() {
+        let count_before = world.pods.borrow().count();
+        let deleted: Vec<u32> = batch.iter().copied().filter(|id| world.delete(*id)).collect();
+        for id in &deleted {
             world.replace(*id);
         }
 
         // Pods that no node has room for are not in the list of pods yet.
-        let until = world.engine.now() + eviction.patience;
-        let mut started = start_times(world, before);
-        while started.len() < gone.len() && world.engine.now() < until {
+        let deadline = world.engine.now() + eviction.patience;
+        let mut started = start_times(world, count_before);
+        while started.len() < deleted.len() && world.engine.now() < deadline {
             world.engine.sleep(POLL).await;
-            started = start_times(world, before);
+            started = start_times(world, count_before);
         }
-        evicted.moved += started.len();
-        if started.len() < gone.len() {
-            evicted.took = world.engine.now();
+        result.moved += started.len();
+        if started.len() < deleted.len() {
+            result.took = world.engine.now();
             break;
         }
-        let ready = started
-            .into_iter()
-            .map(|started| started + world.time_until_ready(eviction));
-        evicted.took = ready.max().unwrap_or_default().max(world.engine.now());
-        world.engine.sleep(evicted.took - world.engine.now()).await;
+
+        let mut all_ready_at = world.engine.now();
+        for start_time in started {
+            all_ready_at = all_ready_at.max(start_time + world.time_until_ready(eviction));
+        }
+        world.engine.sleep(all_ready_at - world.engine.now()).await;
+        result.took = all_ready_at;
     }
-    evicted
+    result
 }

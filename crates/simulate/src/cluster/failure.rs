@@ -49,12 +49,11 @@ impl World {
     /// Plans samples from `begin` to the end, at `count` equal intervals.
     pub(crate) fn plan_samples(self: &Rc<Self>, begin: Micros, count: u64) {
         let duration = self.scenario.end() - begin;
-        for moment in 0..=count {
+        let interval = Micros(duration.0 / count);
+        for number in 0..=count {
             let world = Rc::clone(self);
             self.engine
-                .at(begin + Micros(duration.0 / count * moment), move || {
-                    world.take_sample()
-                });
+                .at(begin + interval * number, move || world.take_sample());
         }
     }
 
@@ -64,17 +63,29 @@ impl World {
         let mut measured = self.measured.borrow_mut();
         let Some(held) = &measured.held else { return };
         let data = self.server.data();
-        let is_held = |(cidr, ordinal, sequence): &&(IpNet, u32, u64)| {
-            let found = data.block(*cidr).and_then(|block| block.allocation(*ordinal));
+        let mut held_addresses = 0;
+        for (cidr, ordinal, sequence) in &held.allocations {
+            let Some(allocation) = data.block(*cidr).and_then(|block| block.allocation(*ordinal)) else {
+                continue;
+            };
             // An address that is cooling down is no longer held, because it becomes free by itself.
-            found.is_some_and(|found| found.sequence == *sequence && !found.attribute.is_cooling())
-        };
-        let has_owner =
-            |cidr: &&IpNet| data.block(**cidr).and_then(|block| block.host()) == Some(&*held.node);
+            if allocation.sequence == *sequence && !allocation.attribute.is_cooling() {
+                held_addresses += 1;
+            }
+        }
+
+        let mut held_blocks = 0;
+        for cidr in &held.blocks {
+            let owner = data.block(*cidr).and_then(|block| block.host());
+            if owner == Some(&*held.node) {
+                held_blocks += 1;
+            }
+        }
+
         let point = Point {
             after: self.engine.now() - held.failed_at,
-            held: held.allocations.iter().filter(is_held).count() as u64,
-            blocks: held.blocks.iter().filter(has_owner).count() as u64,
+            held: held_addresses,
+            blocks: held_blocks,
             waiting,
         };
         measured.points.push(point);
@@ -94,16 +105,16 @@ impl World {
             }
         }
 
-        let later = |after: Micros, what: fn(&Rc<Self>, u32)| {
+        let react_after = |delay: Micros, reaction: fn(&Rc<Self>, u32)| {
             let world = Rc::clone(self);
             self.engine
-                .at(self.engine.now() + after, move || what(&world, node));
+                .at(self.engine.now() + delay, move || reaction(&world, node));
         };
-        later(DETECTION, |world, node| world.nodes.borrow_mut().close(node));
-        later(DETECTION + EVICTION, Self::evict);
+        react_after(DETECTION, |world, node| world.nodes.borrow_mut().close(node));
+        react_after(DETECTION + EVICTION, Self::evict);
         if let Some(removal) = self.scenario.removal {
-            later(removal, Self::remove_node);
-            later(removal + ORPHANS, Self::remove_orphans);
+            react_after(removal, Self::remove_node);
+            react_after(removal + ORPHANS, Self::remove_orphans);
         }
     }
 

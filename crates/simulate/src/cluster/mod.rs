@@ -61,8 +61,9 @@ impl World {
         scenario.check()?;
         let engine = Engine::default();
         let costs = scenario.costs()?;
-        let server = Server::new(&engine, scenario.datastore, costs, data(scenario), scenario.seed);
-        let has = |family: Family| {
+        let data = initial_data(scenario);
+        let server = Server::new(&engine, scenario.datastore, costs, data, scenario.seed);
+        let has_pool = |family: Family| {
             scenario
                 .pools_for_pods()
                 .any(|pool| Family::of(pool.cidr) == family)
@@ -73,7 +74,7 @@ impl World {
             ledger: RefCell::default(),
             measured: RefCell::default(),
             random: RefCell::new(Random::new(scenario.seed, 0x776f_726c)),
-            families: [has(Family::V4), has(Family::V6)],
+            families: [has_pool(Family::V4), has_pool(Family::V6)],
             is_collecting: Cell::new(false),
             scenario: Arc::clone(scenario),
             engine,
@@ -95,11 +96,10 @@ impl World {
         if self.scenario.duration.is_some() || self.scenario.lifetime.is_some() {
             return;
         }
-        let started = || self.measured.borrow().started.len();
         while self.waiting_pods() > 0 && self.engine.now() < end + EXTENSION {
-            let before = started();
+            let started_before = self.measured.borrow().started.len();
             self.engine.run_until(self.engine.now() + QUIET);
-            if started() == before {
+            if self.measured.borrow().started.len() == started_before {
                 break;
             }
         }
@@ -120,12 +120,13 @@ impl World {
     }
 }
 
-/// The content of the datastore at the start.
-fn data(scenario: &Scenario) -> Data {
+/// Creates the content of the datastore at the start.
+fn initial_data(scenario: &Scenario) -> Data {
     let start = scenario.start.as_deref();
     let reservations = start.map(|start| start.reservations.clone()).unwrap_or_default();
     let pools: Vec<Pool> = scenario.pools();
     let mut data = Data::new(pools, reservations, scenario.config());
+
     for index in 0..scenario.node_count() {
         let node = nodes::record(scenario, index);
         data.nodes.insert(node.name.clone(), node);

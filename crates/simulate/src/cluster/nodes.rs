@@ -37,10 +37,11 @@ pub(crate) struct Nodes {
     /// The nodes that take pods, in any order.
     open: Vec<u32>,
     /// The index of each node in `open`; `None` for nodes that take no pods.
-    place: Vec<Option<usize>>,
+    index_in_open: Vec<Option<usize>>,
     /// True for nodes that are known to be down, or were removed.
     closed: Vec<bool>,
-    most_pods: usize,
+    /// The pod limit of each node.
+    max_pods: usize,
 }
 
 impl Nodes {
@@ -48,12 +49,13 @@ impl Nodes {
     pub(crate) fn new(engine: &Engine, scenario: &Scenario) -> Self {
         let count = scenario.node_count();
         let mut random = Random::new(scenario.seed, 0x6e6f_6465);
-        let node = |index: u32| {
-            let weight =
-                100 - scenario.pod_spread + random.below(u64::from(scenario.pod_spread) * 2 + 1) as u32;
-            NodeState {
+        let least_weight = 100 - scenario.pod_spread;
+        let mut all = Vec::with_capacity(count as usize);
+        for index in 0..count {
+            let additional_weight = random.below(u64::from(scenario.pod_spread) * 2 + 1);
+            all.push(NodeState {
                 name: scenario.node_name(index).into(),
-                weight,
+                weight: least_weight + additional_weight as u32,
                 lock: Lock::new(engine),
                 notes: Arc::default(),
                 is_alive: true,
@@ -61,14 +63,15 @@ impl Nodes {
                 is_labelled: Rc::default(),
                 pods: BTreeSet::new(),
                 tasks: BTreeMap::new(),
-            }
-        };
+            });
+        }
+
         Self {
-            all: (0..count).map(node).collect(),
+            all,
             open: (0..count).collect(),
-            place: (0..count as usize).map(Some).collect(),
+            index_in_open: (0..count as usize).map(Some).collect(),
             closed: vec![false; count as usize],
-            most_pods: scenario.max_pods_per_node as usize,
+            max_pods: scenario.max_pods_per_node as usize,
         }
     }
 
@@ -87,18 +90,22 @@ impl Nodes {
     /// Chooses the node for the next pod: of two random nodes that take pods, the one with fewer pods for its weight.
     pub(crate) fn choose(&self, random: &mut Random) -> Option<u32> {
         let mut draw = || {
-            self.open
-                .get(random.below(self.open.len() as u64) as usize)
-                .copied()
+            let index = random.below(self.open.len() as u64) as usize;
+            self.open.get(index).copied()
         };
         let first = draw()?;
         let second = draw()?;
-        let load = |one: u32, other: u32| self.get(one).pods.len() as u64 * u64::from(self.get(other).weight);
-        Some(if load(second, first) < load(first, second) {
-            second
+
+        // Compares the quotients of pods and weight without dividing: each number is multiplied by the other's weight.
+        let first_node = self.get(first);
+        let second_node = self.get(second);
+        let first_load = first_node.pods.len() as u64 * u64::from(second_node.weight);
+        let second_load = second_node.pods.len() as u64 * u64::from(first_node.weight);
+        if second_load < first_load {
+            Some(second)
         } else {
-            first
-        })
+            Some(first)
+        }
     }
 
     pub(crate) fn forget_notes(&mut self) {
@@ -122,8 +129,12 @@ impl Nodes {
     pub(crate) fn set_task(&mut self, node: u32, pod: u32, task: Option<TaskId>) {
         let state = self.get_mut(node);
         match task {
-            Some(task) if state.pods.contains(&pod) => drop(state.tasks.insert(pod, task)),
-            _ => drop(state.tasks.remove(&pod)),
+            Some(task) if state.pods.contains(&pod) => {
+                state.tasks.insert(pod, task);
+            }
+            _ => {
+                state.tasks.remove(&pod);
+            }
         }
     }
 
@@ -142,17 +153,18 @@ impl Nodes {
 
     /// Opens or closes a node for new pods, by the number of pods that it has.
     fn reconsider(&mut self, node: u32) {
-        let is_open = !self.closed[node as usize] && self.get(node).pods.len() < self.most_pods;
-        match (self.place[node as usize], is_open) {
-            (None, true) => {
-                self.place[node as usize] = Some(self.open.len());
+        let takes_pods = !self.closed[node as usize] && self.get(node).pods.len() < self.max_pods;
+        match self.index_in_open[node as usize] {
+            None if takes_pods => {
+                self.index_in_open[node as usize] = Some(self.open.len());
                 self.open.push(node);
             }
-            (Some(place), false) => {
-                self.place[node as usize] = None;
-                self.open.swap_remove(place);
-                if let Some(moved) = self.open.get(place) {
-                    self.place[*moved as usize] = Some(place);
+            Some(index) if !takes_pods => {
+                self.index_in_open[node as usize] = None;
+                // The last open node moves to the removed one's place.
+                self.open.swap_remove(index);
+                if let Some(moved) = self.open.get(index) {
+                    self.index_in_open[*moved as usize] = Some(index);
                 }
             }
             _ => {}

@@ -39,22 +39,18 @@ impl<'w> Call<'w> {
     /// Simulates the start of the process and its connection to the datastore.
     async fn begin(world: &'w World, id: u32) -> Self {
         let started = world.engine.now();
-        let costs = &world.server.costs;
-        let (node, lock, notes, is_labelled) = {
-            let node = node(world, id);
-            (
-                node.name.to_string(),
-                node.lock.clone(),
-                Arc::clone(&node.notes),
-                Rc::clone(&node.is_labelled),
-            )
-        };
+        let node = node_of_pod(world, id).name.to_string();
+        let lock = node_of_pod(world, id).lock.clone();
+        let notes = Arc::clone(&node_of_pod(world, id).notes);
+        let is_labelled = Rc::clone(&node_of_pod(world, id).is_labelled);
         // The process checks for labels when it starts.
         let client = Client::for_plugin(&world.server, is_labelled.get());
-        world
-            .engine
-            .sleep(world.server.draw(costs.start) + world.server.draw(costs.connect))
-            .await;
+
+        let costs = &world.server.costs;
+        let start_time = world.server.draw(costs.start);
+        let connect_time = world.server.draw(costs.connect);
+        world.engine.sleep(start_time + connect_time).await;
+
         let handle = world.pods.borrow().get(id).handle(id);
         Self {
             world,
@@ -101,24 +97,20 @@ impl<'w> Call<'w> {
     /// The attributes that an ADD records.
     fn attributes(&self) -> BTreeMap<String, String> {
         let nanos = self.world.engine.now().timestamp().as_nanosecond();
-        [
-            ("node", self.container.node.clone()),
-            (
-                "timestamp",
-                format_go_utc(i64::try_from(nanos).unwrap_or_default()),
-            ),
-            ("pod", Pod::name(self.id)),
-            ("namespace", NAMESPACE.to_owned()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
+        let timestamp = format_go_utc(i64::try_from(nanos).unwrap_or_default());
+        BTreeMap::from([
+            ("node".to_owned(), self.container.node.clone()),
+            ("timestamp".to_owned(), timestamp),
+            ("pod".to_owned(), Pod::name(self.id)),
+            ("namespace".to_owned(), NAMESPACE.to_owned()),
+        ])
     }
 }
 
 /// The namespace of all pods.
 const NAMESPACE: &str = "default";
 
-fn node(world: &World, id: u32) -> Ref<'_, super::nodes::NodeState> {
+fn node_of_pod(world: &World, id: u32) -> Ref<'_, super::nodes::NodeState> {
     let index = world.pods.borrow().get(id).node;
     Ref::map(world.nodes.borrow(), |nodes| nodes.get(index))
 }

@@ -26,7 +26,7 @@ pub(crate) struct Pod {
     /// True if the API server has the pod.
     pub is_in_api: bool,
     /// The time at which the API server deleted the pod.
-    pub gone_at: Option<Micros>,
+    pub deleted_at: Option<Micros>,
     /// True if the pod's containers are running and using its addresses.
     pub runs: bool,
     /// On etcd, true if the pod's endpoint exists.
@@ -75,36 +75,40 @@ impl Pods {
     }
 
     /// The pods that were created after the first `count`.
-    pub(super) fn since(&self, count: usize) -> &[Pod] {
+    pub(super) fn created_after(&self, count: usize) -> &[Pod] {
         self.all.get(count..).unwrap_or_default()
     }
 
     /// The pod that an owner record in a block names; `None` for other owners.
-    pub(crate) fn of_record(&self, record: &AttributeRef<'_>) -> Option<u32> {
+    pub(crate) fn find_by_record(&self, record: &AttributeRef<'_>) -> Option<u32> {
         if !self.adopted.is_empty()
-            && let Some(id) = record
-                .handle()
-                .and_then(|handle| self.adopted.get(handle.to_string().as_str()))
+            && let Some(handle) = record.handle()
+            && let Some(id) = self.adopted.get(handle.to_string().as_str())
         {
             return Some(*id);
         }
-        let id = record.get("pod")?.to_string().strip_prefix(NAME)?.parse().ok()?;
-        ((id as usize) < self.all.len()).then_some(id)
+
+        let name = record.get("pod")?.to_string();
+        let id: u32 = name.strip_prefix(NAME)?.parse().ok()?;
+        if (id as usize) < self.all.len() {
+            Some(id)
+        } else {
+            None
+        }
     }
 
     /// True if an address recorded for a pod belongs neither to that pod nor to one that shares its handle.
     pub(crate) fn is_leaked(&self, id: u32, address: IpAddr) -> bool {
         let pod = self.get(id);
-        let is_kept =
-            |pod: &Pod| pod.is_in_api && (pod.started.is_none() || pod.addresses.contains(&address));
-        if is_kept(pod) {
+        // A pod that has not started can still get the address.
+        if pod.is_in_api && (pod.started.is_none() || pod.addresses.contains(&address)) {
             return false;
         }
+
         let Some(handle) = &pod.handle else { return true };
-        !self
-            .all
-            .iter()
-            .any(|other| other.is_in_api && other.handle.as_ref() == Some(handle))
+        let mut others = self.all.iter();
+        let is_shared = others.any(|other| other.is_in_api && other.handle.as_ref() == Some(handle));
+        !is_shared
     }
 
     /// Adds a pod that waits for addresses.
@@ -134,7 +138,7 @@ impl Pods {
             return;
         }
         pod.is_in_api = false;
-        pod.gone_at = Some(now);
+        pod.deleted_at = Some(now);
         if pod.started.is_none() && !pod.is_replaced {
             self.waiting -= 1;
         }
@@ -194,8 +198,8 @@ impl Pod {
 
     /// The time from the pod's creation until it had addresses, in microseconds.
     pub(crate) fn time_to_address(&self) -> Option<u32> {
-        self.started
-            .map(|started| u32::try_from(started.0 - self.created.0).unwrap_or(u32::MAX))
+        let started = self.started?;
+        Some(u32::try_from(started.0 - self.created.0).unwrap_or(u32::MAX))
     }
 
     pub(crate) fn name(id: u32) -> String {
@@ -217,7 +221,9 @@ impl Pod {
 
     /// The handle of the pod's addresses.
     pub(crate) fn handle(&self, id: u32) -> String {
-        let own = || format!("k8s-pod-network.{}", self.container(id));
-        self.handle.as_ref().map_or_else(own, ToString::to_string)
+        match &self.handle {
+            Some(handle) => handle.to_string(),
+            None => format!("k8s-pod-network.{}", self.container(id)),
+        }
     }
 }

@@ -21,14 +21,14 @@ impl World {
         let Some(start) = self.scenario.start.clone() else {
             return;
         };
-        for found in &start.pods {
-            let Some(node) = self.scenario.node_index(&found.node) else {
+        for pod in &start.pods {
+            let Some(node) = self.scenario.node_index(&pod.node) else {
                 continue;
             };
-            let handle: Rc<str> = found.handle.as_str().into();
-            let id = self.make(node, Some(Rc::clone(&handle)));
+            let handle: Rc<str> = pod.handle.as_str().into();
+            let id = self.create_pod(node, Some(Rc::clone(&handle)));
             self.pods.borrow_mut().adopted.insert(handle, id);
-            self.set_started(id, found.addresses.clone());
+            self.set_started(id, pod.addresses.clone());
             self.plan_leaving(id);
         }
     }
@@ -36,22 +36,24 @@ impl World {
     /// Adds a pod on a node. If all nodes are full or closed, tries again later.
     pub(super) fn arrive(self: &Rc<Self>) {
         let node = self.nodes.borrow().choose(&mut self.random.borrow_mut());
-        match node {
-            Some(node) => drop(self.start_on(node, None)),
-            None => {
-                self.measured.borrow_mut().unschedulable += 1;
-                let world = Rc::clone(self);
-                self.engine.at(self.engine.now() + RETRY, move || {
-                    world.measured.borrow_mut().unschedulable -= 1;
-                    world.arrive();
-                });
-            }
+        if let Some(node) = node {
+            let own_handle = None;
+            self.start_on(node, own_handle);
+            return;
         }
+
+        self.measured.borrow_mut().unschedulable += 1;
+        let world = Rc::clone(self);
+        self.engine.at(self.engine.now() + RETRY, move || {
+            world.measured.borrow_mut().unschedulable -= 1;
+            world.arrive();
+        });
     }
 
-    /// Adds a pod on a given node. The node starts the pod if it is alive.
+    /// Adds a pod on a given node. The node starts the pod if it is alive. Without `handle`, the pod's handle is derived
+    /// from its container.
     pub(super) fn start_on(self: &Rc<Self>, node: u32, handle: Option<Rc<str>>) -> u32 {
-        let id = self.make(node, handle);
+        let id = self.create_pod(node, handle);
         if self.nodes.borrow().get(node).is_alive {
             let task = self.engine.spawn(start(Rc::clone(self), id));
             self.nodes.borrow_mut().set_task(node, id, Some(task));
@@ -59,7 +61,7 @@ impl World {
         id
     }
 
-    fn make(&self, node: u32, handle: Option<Rc<str>>) -> u32 {
+    fn create_pod(&self, node: u32, handle: Option<Rc<str>>) -> u32 {
         let id = self.pods.borrow_mut().add(node, handle, self.engine.now());
         self.nodes.borrow_mut().add_pod(node, id);
         id
@@ -90,11 +92,9 @@ impl World {
     /// Deletes a pod: its node stops it and releases its addresses. Returns false if it is not running or its node is
     /// down.
     pub(super) fn delete(self: &Rc<Self>, id: u32) -> bool {
-        let (node, runs) = {
-            let pods = self.pods.borrow();
-            (pods.get(id).node, pods.get(id).runs)
-        };
-        if !runs || !self.nodes.borrow().get(node).is_alive {
+        let is_running = self.pods.borrow().get(id).runs;
+        let node = self.pods.borrow().get(id).node;
+        if !is_running || !self.nodes.borrow().get(node).is_alive {
             return false;
         }
         self.stop(id);
@@ -134,17 +134,19 @@ async fn start(world: Rc<World>, id: u32) {
     loop {
         // Boxed so that waiting pods take little memory.
         let adding = Box::pin(plugin::add(&world, id));
-        let added = within(&world.engine, CALL, adding).await;
-        if added.is_none() {
-            world.measured.borrow_mut().too_long += 1;
+        match within(&world.engine, CALL, adding).await {
+            Some(Some(addresses)) => {
+                world.set_started(id, addresses);
+                let node = world.pods.borrow().get(id).node;
+                world.nodes.borrow_mut().set_task(node, id, None);
+                world.plan_leaving(id);
+                return;
+            }
+            // The ADD failed, which is already counted.
+            Some(None) => {}
+            None => world.measured.borrow_mut().too_long += 1,
         }
-        if let Some(addresses) = added.flatten() {
-            world.set_started(id, addresses);
-            let node = world.pods.borrow().get(id).node;
-            world.nodes.borrow_mut().set_task(node, id, None);
-            world.plan_leaving(id);
-            return;
-        }
+
         // After a failed ADD, the runtime removes the sandbox, which includes a DEL.
         let deleting = Box::pin(plugin::del(&world, id));
         let _ = within(&world.engine, CALL, deleting).await;

@@ -1,7 +1,5 @@
 //! The cluster as `calipam check` reads it.
 
-use std::net::IpAddr;
-
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::endpoint::{Endpoint, EndpointParts};
 use calipam_model::names::endpoint_name;
@@ -19,15 +17,17 @@ impl World {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut snapshot = self.snapshot_of_blocks();
         snapshot.mark_read([Source::Pods, Source::Handles]);
-        let data = self.server.data();
-        snapshot.handles = data.handles().map(|found| versioned(found.clone())).collect();
-        snapshot
-            .handles
-            .sort_by_cached_key(|handle| handle.value.id().to_string());
         let is_etcd = self.server.kind == DatastoreKind::Etcd;
         if is_etcd {
             snapshot.mark_read([Source::Endpoints]);
         }
+
+        let data = self.server.data();
+        snapshot.handles = data.handles().map(|handle| versioned(handle.clone())).collect();
+        snapshot
+            .handles
+            .sort_by_cached_key(|handle| handle.value.id().to_string());
+
         let pods = self.pods.borrow();
         let nodes = self.nodes.borrow();
         for (id, pod) in pods.all() {
@@ -54,22 +54,25 @@ impl World {
             ..Snapshot::default()
         };
         snapshot.mark_read(ALLOCATION_SOURCES);
-        let block = |block: &std::sync::Arc<Block>| {
+        for block in data.blocks() {
             let content = BlockContent::Sound(Box::new(Block::clone(block)));
-            versioned(StoredBlock {
+            snapshot.blocks.push(versioned(StoredBlock {
                 key: block.cidr(),
                 content,
-            })
-        };
-        snapshot.blocks = data.blocks().map(block).collect();
-        snapshot.affinities = data.affinities().map(|found| versioned(found.clone())).collect();
-        snapshot.pools = data.pools.iter().map(|pool| versioned(pool.clone())).collect();
-        snapshot.reservations = data
-            .reservations
-            .iter()
-            .map(|found| versioned(found.clone()))
-            .collect();
-        snapshot.nodes = data.nodes.values().map(|node| versioned(node.clone())).collect();
+            }));
+        }
+        for affinity in data.affinities() {
+            snapshot.affinities.push(versioned(affinity.clone()));
+        }
+        for pool in &data.pools {
+            snapshot.pools.push(versioned(pool.clone()));
+        }
+        for reservation in &data.reservations {
+            snapshot.reservations.push(versioned(reservation.clone()));
+        }
+        for node in data.nodes.values() {
+            snapshot.nodes.push(versioned(node.clone()));
+        }
         snapshot
     }
 }
@@ -81,36 +84,28 @@ fn versioned<T>(value: T) -> Versioned<T> {
     }
 }
 
-fn texts(addresses: &[IpAddr]) -> Vec<String> {
-    addresses.iter().map(ToString::to_string).collect()
-}
-
 /// The object of a pod, with the annotations and the status that it has now.
 fn model_pod(id: u32, pod: &Pod, node: &str) -> ModelPod {
     let name = Pod::name(id);
     let container = pod.container(id);
     // The plugin has emptied the annotations of a pod that is stopping.
     let is_stopping = pod.started.is_some() && !pod.runs && !pod.is_of_failed_node;
-    let texts = if is_stopping {
-        Vec::new()
-    } else {
-        texts(&pod.addresses)
-    };
-    let annotation = texts.join(",");
-    let has_addresses = !texts.is_empty();
+    let mut addresses: Vec<String> = Vec::new();
+    if !is_stopping {
+        addresses.extend(pod.addresses.iter().map(ToString::to_string));
+    }
+    let has_addresses = !addresses.is_empty();
+    let first_address = addresses.first().map(String::as_str);
+    let annotation = addresses.join(",");
     let parts = PodParts {
         namespace: "default",
         name: &name,
         node,
         phase: if has_addresses { "Running" } else { "Pending" },
         ready: has_addresses,
-        status_ip: texts.first().map_or("", String::as_str),
-        status_ips: texts.iter().map(String::as_str).collect(),
-        cni_ip: if is_stopping {
-            Some("")
-        } else {
-            texts.first().map(String::as_str)
-        },
+        status_ip: first_address.unwrap_or_default(),
+        status_ips: addresses.iter().map(String::as_str).collect(),
+        cni_ip: if is_stopping { Some("") } else { first_address },
         deleting: is_stopping,
         cni_ips: has_addresses.then_some(annotation.as_str()),
         container_id: if has_addresses { &container } else { "" },

@@ -34,10 +34,21 @@ impl Blocks {
 
     /// The blocks of any size that overlap a CIDR.
     pub(super) fn overlapping(&self, cidr: IpNet) -> Vec<&Stored> {
-        let larger = calipam_assign::blocks_holding(cidr).filter_map(|holding| self.get(holding));
-        let from_here = self.all.range(cidr..).skip_while(|(found, _)| **found == cidr);
-        let smaller = from_here.take_while(|(found, _)| cidr.contains(*found));
-        larger.chain(smaller.map(|(_, block)| block)).collect()
+        let mut overlapping: Vec<&Stored> = Vec::new();
+        for larger in calipam_assign::blocks_holding(cidr) {
+            overlapping.extend(self.get(larger));
+        }
+        // Smaller blocks come right after the CIDR. The block with this CIDR is already among those that hold it.
+        for (smaller, block) in self.all.range(cidr..) {
+            if *smaller == cidr {
+                continue;
+            }
+            if !cidr.contains(smaller) {
+                break;
+            }
+            overlapping.push(block);
+        }
+        overlapping
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -58,8 +69,9 @@ impl Blocks {
     }
 
     pub(super) fn remove(&mut self, cidr: IpNet) {
-        let before = self.all.remove(&cidr);
-        self.bytes -= before.map_or(0, |before| bytes(&before.value));
+        if let Some(removed) = self.all.remove(&cidr) {
+            self.bytes -= bytes(&removed.value);
+        }
     }
 }
 

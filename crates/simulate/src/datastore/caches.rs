@@ -34,7 +34,7 @@ impl Kind {
     }
 
     /// The kind of a record's list.
-    pub(super) fn of(record: &Record) -> Self {
+    pub(super) fn of_record(record: &Record) -> Self {
         match record {
             Record::Block(_) => Self::Blocks,
             Record::Affinity(_) => Self::Affinities,

@@ -47,17 +47,17 @@ pub(crate) struct Client {
 impl Client {
     /// Creates the client of one plugin call.
     pub(crate) fn for_plugin(server: &Rc<Server>, is_labelled: bool) -> Self {
-        Self::new(server, None, !is_labelled)
+        let limiter = None;
+        let lists_affinities = !is_labelled;
+        Self::new(server, limiter, lists_affinities)
     }
 
     /// Creates the client of kube-controllers.
     pub(crate) fn for_controllers(server: &Rc<Server>) -> Self {
         let costs = &server.costs;
-        Self::new(
-            server,
-            Limiter::new(costs.controllers_qps, costs.controllers_burst),
-            false,
-        )
+        let limiter = Limiter::new(costs.controllers_qps, costs.controllers_burst);
+        let lists_affinities = false;
+        Self::new(server, limiter, lists_affinities)
     }
 
     /// Creates a client. Only Kubernetes' clients limit their requests.
@@ -89,11 +89,13 @@ impl Client {
             .await;
     }
 
-    fn wait(&self) -> Micros {
+    /// Counts a request, and returns the time that it has to wait for the client's rate limit.
+    fn count_request(&self) -> Micros {
         self.requests.set(self.requests.get() + 1);
-        self.limiter
-            .as_ref()
-            .map_or(Micros::ZERO, |limiter| limiter.wait(self.server.engine.now()))
+        match &self.limiter {
+            Some(limiter) => limiter.wait(self.server.engine.now()),
+            None => Micros::ZERO,
+        }
     }
 
     /// Sends queries as one request. On Kubernetes, a request contains one query, or lists a page of blocks.
@@ -108,7 +110,7 @@ impl Client {
 
     fn send_read(&self, work: Work, queries: &[Query], listing: Listing) -> Answer<Vec<Vec<Entry>>> {
         let queries = queries.to_vec();
-        let wait = self.wait();
+        let wait = self.count_request();
         self.server.send(work, wait, listing, move |data| {
             queries.iter().map(|query| data.read(query)).collect()
         })
@@ -140,25 +142,19 @@ impl Client {
     /// Sends queries in requests of `size` queries each, all at the same time.
     async fn ask_in_parts(&self, queries: &[Query], size: usize, lists: Lists) -> Vec<Vec<Entry>> {
         let mut total = Listing::default();
-        let mut asked = Vec::new();
+        let mut requests = Vec::new();
         for part in queries.chunks(size.max(1)) {
             let mut listing = Listing::default();
             for query in part {
-                let one = self.measure(query);
-                listing = Listing {
-                    objects: listing.objects + one.objects,
-                    bytes: listing.bytes + one.bytes,
-                };
+                listing = listing.plus(self.measure(query));
             }
-            total = Listing {
-                objects: total.objects + listing.objects,
-                bytes: total.bytes + listing.bytes,
-            };
-            asked.push(self.ask(part, listing, lists));
+            total = total.plus(listing);
+            requests.push(self.ask(part, listing, lists));
         }
+
         let mut answers = Vec::with_capacity(queries.len());
-        for answer in asked {
-            answers.extend(answer.await);
+        for request in requests {
+            answers.extend(request.await);
         }
         if total.bytes > 0 {
             self.server.engine.sleep(self.server.costs.decoding(total)).await;
@@ -172,15 +168,13 @@ impl Client {
         kind: Kind,
         action: impl FnOnce(&mut super::data::Data) -> Result<T, StoreError> + 'static,
     ) -> Result<T, StoreError> {
-        let wait = self.wait();
-        let written = self
-            .server
-            .send(Work::Write(kind), wait, Listing::default(), action)
-            .await;
-        if written.as_ref().is_err_and(StoreError::is_lost_race) {
+        let wait = self.count_request();
+        let no_list = Listing::default();
+        let result = self.server.send(Work::Write(kind), wait, no_list, action).await;
+        if result.as_ref().is_err_and(StoreError::is_lost_race) {
             self.conflicts.set(self.conflicts.get() + 1);
         }
-        written
+        result
     }
 
     /// On Kubernetes, reads an object again before replacing it, unless the client has it at this revision.
@@ -206,8 +200,8 @@ impl Client {
         }
     }
 
-    /// Answers queries, in one request or several.
-    async fn answers(&self, queries: &[Query], lists: Lists) -> Vec<Vec<Entry>> {
+    /// Asks queries, in one request or several, and returns the objects that each finds.
+    async fn ask_all(&self, queries: &[Query], lists: Lists) -> Vec<Vec<Entry>> {
         if queries.iter().any(Query::asks_for_block_keys) {
             self.has_searched.set(true);
         }
@@ -225,17 +219,21 @@ impl Client {
             return self.ask_in_parts(queries, PAGE, lists).await;
         }
 
-        // On Kubernetes, a query for overlapping blocks takes several requests.
-        let elsewhere = queries.iter().filter_map(|query| match query {
-            Query::Overlapping(cidr) => Some(blocks_holding_elsewhere(*cidr).map(Query::BlockKey)),
-            _ => None,
-        });
-        let asked: Vec<Query> = queries.iter().cloned().chain(elsewhere.flatten()).collect();
+        // On Kubernetes, a query for overlapping blocks takes several requests. The additional ones only take time.
+        let mut asked: Vec<Query> = queries.to_vec();
+        for query in queries {
+            if let Query::Overlapping(cidr) = query {
+                asked.extend(blocks_holding_elsewhere(*cidr).map(Query::BlockKey));
+            }
+        }
         let mut answers = self.ask_in_parts(&asked, 1, lists).await;
         answers.truncate(queries.len());
-        for (query, found) in queries.iter().zip(&answers) {
-            if let (Query::Get(key), Some(found)) = (query, found.first()) {
-                self.remember(key.clone(), &found.revision);
+
+        for (query, entries) in queries.iter().zip(&answers) {
+            if let Query::Get(key) = query
+                && let Some(entry) = entries.first()
+            {
+                self.remember(key.clone(), &entry.revision);
             }
         }
         answers
@@ -257,7 +255,7 @@ impl Store for Client {
 
     /// Answers queries in as many requests as the datastore needs for them.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        Ok(self.answers(queries, Lists::Current).await)
+        Ok(self.ask_all(queries, Lists::Current).await)
     }
 
     async fn read_since(
@@ -265,34 +263,36 @@ impl Store for Client {
         queries: &[Query],
         known: Option<&KnownState>,
     ) -> Result<ListsSince, StoreError> {
-        let at = self.now();
+        let asked_at = self.now();
         let lists = if known.is_some() {
             Lists::Recent
         } else {
             Lists::Current
         };
-        let answers = self.answers(queries, lists).await;
-        // The caches have reached every state that was listed, so its version has no meaning here.
-        let state = KnownState {
-            version: String::new(),
-            at,
-        };
-        Ok(ListsSince {
-            answers,
-            state: Some(state).filter(|_| self.is_on_kubernetes() && known.is_none()),
-        })
+        let answers = self.ask_all(queries, lists).await;
+
+        let mut state = None;
+        if self.is_on_kubernetes() && known.is_none() {
+            // The caches have reached every state that was listed, so its version has no meaning here.
+            state = Some(KnownState {
+                version: String::new(),
+                at: asked_at,
+            });
+        }
+        Ok(ListsSince { answers, state })
     }
 
     /// Performs one write. On Kubernetes, a deletion has two steps (facts 2.9). The first one decides the result; the
     /// second one only takes time.
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
-        let kind = Kind::of(&swap.record);
-        let copy = swap.clone();
-        if let Some(read) = &swap.read {
-            self.read_again(&key, read).await?;
+        let kind = Kind::of_record(&swap.record);
+        let swap_on_server = swap.clone();
+        if let Some(revision) = &swap.read {
+            self.read_again(&key, revision).await?;
         }
-        let revision = self.write(kind, move |data| data.swap(copy)).await?;
+
+        let revision = self.write(kind, move |data| data.swap(swap_on_server)).await?;
         if !swap.deletes {
             self.remember(key, &revision);
         } else if self.is_on_kubernetes() {

@@ -65,9 +65,9 @@ impl Work {
 
 /// The parts of a request's time: the way to the server, the server's work, and the way back.
 pub(super) struct Parts {
-    pub there: Micros,
+    pub way_there: Micros,
     pub busy: Micros,
-    pub back: Micros,
+    pub way_back: Micros,
     /// The work that the server finishes after its answer.
     pub after: Micros,
 }
@@ -123,15 +123,18 @@ impl Costs {
         draw: impl FnOnce(Latency) -> Micros,
     ) -> Parts {
         let latency = draw(if work.is_write() { self.write } else { self.read });
-        let usual = Micros(self.busy_nanos(work).div_ceil(1_000));
-        let travel = latency - usual;
-        let there = Micros(travel.0 / 2);
-        let listing = listing.objects * self.object_nanos + listing.bytes * self.kib_nanos / 1_024;
+        let usual_work = Micros(self.busy_nanos(work).div_ceil(1_000));
+        let list_nanos = listing.objects * self.object_nanos + listing.bytes * self.kib_nanos / 1_024;
+        let list_work = Micros(list_nanos.div_ceil(1_000));
+
+        // A difference of times that would be negative is zero.
+        let both_ways = latency - usual_work;
+        let way_there = Micros(both_ways.0 / 2);
         Parts {
-            there,
-            busy: usual.min(latency) + Micros(listing.div_ceil(1_000)),
-            back: travel - there,
-            after: usual - latency,
+            way_there,
+            busy: usual_work.min(latency) + list_work,
+            way_back: both_ways - way_there,
+            after: usual_work - latency,
         }
     }
 
@@ -157,7 +160,7 @@ impl Costs {
     }
 
     /// A datastore's assumed costs, changed by `text`.
-    pub(crate) fn of(kind: DatastoreKind, text: &str) -> Result<Self> {
+    pub(crate) fn from_text(kind: DatastoreKind, text: &str) -> Result<Self> {
         if let Some(name) = profiles::named(text)
             && kind == DatastoreKind::Kubernetes
         {
@@ -184,7 +187,8 @@ impl Costs {
 
     /// Sets one cost. A number of nanoseconds needs no unit.
     fn set_one(&mut self, name: &str, value: &str) -> Result<()> {
-        let Some((_, cost)) = self.by_name().into_iter().find(|(known, _)| *known == name) else {
+        let mut costs = self.by_name().into_iter();
+        let Some((_, cost)) = costs.find(|(cost_name, _)| *cost_name == name) else {
             let names = Self::names_not_in("").join(", ");
             return Err(ScenarioError::of_costs(format!(
                 "{name:?} is not a cost; the costs are {names}"
@@ -301,11 +305,11 @@ mod tests {
     #[test]
     fn a_profile_stands_for_its_costs_and_others_override_it() {
         for (name, _) in PROFILES {
-            let costs = Costs::of(DatastoreKind::Etcd, name).unwrap();
+            let costs = Costs::from_text(DatastoreKind::Etcd, name).unwrap();
             assert_ne!(costs.write, Costs::assumed(DatastoreKind::Etcd).write, "{name}");
-            assert!(Costs::of(DatastoreKind::Kubernetes, name).is_err());
+            assert!(Costs::from_text(DatastoreKind::Kubernetes, name).is_err());
         }
-        let costs = Costs::of(DatastoreKind::Etcd, "cloud-disk, read=7ms").unwrap();
+        let costs = Costs::from_text(DatastoreKind::Etcd, "cloud-disk, read=7ms").unwrap();
         assert_eq!(
             (costs.read.median(), costs.write.median()),
             (Micros(7_000), Micros(1_783))

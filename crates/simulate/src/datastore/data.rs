@@ -30,6 +30,16 @@ pub(crate) struct Listing {
     pub bytes: u64,
 }
 
+impl Listing {
+    /// Returns the size of two answers together.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            objects: self.objects + other.objects,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+}
+
 /// The datastore's content. Even on Kubernetes, revisions are like etcd's, since the allocator only compares them.
 #[derive(Clone, Default)]
 pub(crate) struct Data {
@@ -205,17 +215,31 @@ impl Data {
     /// Writes or deletes an object, if it is at the revision that was read.
     pub(crate) fn swap(&mut self, swap: Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
-        swap.expect(self.get(&key).map(|found| found.revision).as_ref())?;
+        let current = self.get(&key).map(|entry| entry.revision);
+        swap.expect(current.as_ref())?;
+
         self.revision += 1;
-        match (key, swap.deletes) {
-            (_, false) => self.put(swap.record),
-            (Key::Block(cidr), true) => self.blocks_mut(Family::of(cidr)).remove(cidr),
-            (Key::Affinity(key), true) => drop(self.affinities.remove(&key)),
-            (Key::Handle(id), true) => drop(self.handles.remove(&Text::new(&id))),
-            (Key::IpamConfig, true) => self.config = None,
-            _ => {}
+        if swap.deletes {
+            self.remove(&key);
+        } else {
+            self.put(swap.record);
         }
         Ok(Revision::Etcd(self.revision))
+    }
+
+    /// Deletes the object under a key. Objects that no client deletes stay.
+    fn remove(&mut self, key: &Key) {
+        match key {
+            Key::Block(cidr) => self.blocks_mut(Family::of(*cidr)).remove(*cidr),
+            Key::Affinity(key) => {
+                self.affinities.remove(key);
+            }
+            Key::Handle(id) => {
+                self.handles.remove(&Text::new(id));
+            }
+            Key::IpamConfig => self.config = None,
+            _ => {}
+        }
     }
 
     /// Stores a record at the current revision. Records that no client writes are left out.

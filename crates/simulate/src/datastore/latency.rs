@@ -43,12 +43,17 @@ impl Latency {
             Self::Around(time) => return random.around(time, jitter_permille),
             Self::Measured(times) => times,
         };
-        let drawn = random.below(1_000 * FINE);
-        let part = RANKS.iter().rposition(|rank| rank * FINE <= drawn).unwrap_or(0);
-        let from = RANKS[part] * FINE;
-        let to = RANKS[part + 1] * FINE;
-        let span = times[part + 1] - times[part];
-        times[part] + Micros(span.0.saturating_mul(drawn - from) / (to - from))
+
+        // A random rank, and the two measured ranks around it.
+        let rank = random.below(1_000 * FINE);
+        let lower = RANKS.iter().rposition(|known| known * FINE <= rank).unwrap_or(0);
+        let upper = lower + 1;
+
+        let lower_rank = RANKS[lower] * FINE;
+        let upper_rank = RANKS[upper] * FINE;
+        let difference = times[upper] - times[lower];
+        let above_lower = difference.0.saturating_mul(rank - lower_rank) / (upper_rank - lower_rank);
+        times[lower] + Micros(above_lower)
     }
 
     /// The text that `--latency` accepts, precise to the microsecond.

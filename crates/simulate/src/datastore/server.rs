@@ -7,7 +7,7 @@ use std::rc::Rc;
 use calipam_model::snapshot::DatastoreKind;
 
 use super::caches::Caches;
-use super::costs::{Costs, Parts, Work};
+use super::costs::{Costs, Work};
 use super::data::{Data, Listing};
 use super::latency::Latency;
 use crate::engine::{Answer, Engine, Slot, Watch};
@@ -94,31 +94,30 @@ impl Server {
         action: impl FnOnce(&mut Data) -> T + 'static,
     ) -> Answer<T> {
         self.requests.set(self.requests.get() + 1);
-        let Parts {
-            there,
-            busy,
-            back,
-            after,
-        } = self.costs.request(work, listing, |latency| self.draw(latency));
+        let times = self.costs.request(work, listing, |latency| self.draw(latency));
 
         let slot = Slot::new();
+        let slot_of_server = slot.clone();
         let server = Rc::clone(self);
-        let filled = slot.clone();
-        let job = Job {
-            busy,
-            finish: Box::new(move || {
-                let answer = action(&mut server.data.borrow_mut());
-                if let Work::Write(kind) = work {
-                    server.caches.borrow_mut().note_write(server.engine.now(), kind);
-                }
-                filled.fill_at(&server.engine, server.engine.now() + back, answer);
-            }),
-            after,
-            client: (!work.is_write()).then(|| slot.watch()),
+        let finish = move || {
+            let answer = action(&mut server.data.borrow_mut());
+            let now = server.engine.now();
+            if let Work::Write(kind) = work {
+                server.caches.borrow_mut().note_write(now, kind);
+            }
+            slot_of_server.fill_at(&server.engine, now + times.way_back, answer);
         };
+        let job = Job {
+            busy: times.busy,
+            finish: Box::new(finish),
+            after: times.after,
+            // A write is made even if its client no longer waits.
+            client: if work.is_write() { None } else { Some(slot.watch()) },
+        };
+
         let server = Rc::clone(self);
-        self.engine
-            .at(self.engine.now() + wait + there, move || server.arrive(work, job));
+        let arrives_at = self.engine.now() + wait + times.way_there;
+        self.engine.at(arrives_at, move || server.arrive(work, job));
         slot.answer(&self.engine)
     }
 
@@ -157,12 +156,12 @@ impl Server {
             let server = Rc::clone(self);
             self.engine.at(self.engine.now() + slice, move || {
                 server.processors.borrow_mut().idle += 1;
-                let left = if job.busy.is_zero() {
-                    job.answered()
+                let remaining = if job.busy.is_zero() {
+                    job.send_answer()
                 } else {
                     Some(job)
                 };
-                server.processors.borrow_mut().waiting.extend(left);
+                server.processors.borrow_mut().waiting.extend(remaining);
                 server.dispatch();
             });
         }
@@ -170,27 +169,35 @@ impl Server {
 }
 
 impl Job {
-    /// Sends the answer, and returns the remaining work.
-    fn answered(self) -> Option<Self> {
+    /// Sends the answer, and returns the work that remains after it; `None` if none does.
+    fn send_answer(self) -> Option<Self> {
         (self.finish)();
-        let rest = Self {
+        if self.after.is_zero() {
+            return None;
+        }
+        Some(Self {
             busy: self.after,
             finish: Box::new(|| ()),
             after: Micros::ZERO,
             client: None,
-        };
-        Some(rest).filter(|rest| !rest.busy.is_zero())
+        })
     }
 }
 
 impl Processors {
-    /// Takes an idle processor for the next request.
+    /// Takes an idle processor for the next request; `None` if no processor is idle or no request waits.
     fn next(&mut self) -> Option<Job> {
-        self.idle.checked_sub(1)?;
-        let is_wanted = |job: &Job| job.client.as_ref().is_none_or(Watch::waits);
-        let job = std::iter::from_fn(|| self.waiting.pop_front()).find(is_wanted)?;
-        self.idle -= 1;
-        Some(job)
+        if self.idle == 0 {
+            return None;
+        }
+        while let Some(job) = self.waiting.pop_front() {
+            // A read whose client no longer waits is dropped.
+            if job.client.as_ref().is_none_or(Watch::waits) {
+                self.idle -= 1;
+                return Some(job);
+            }
+        }
+        None
     }
 }
 

@@ -51,9 +51,10 @@ impl Lock {
 impl Drop for LockGuard {
     /// Passes the lock on to the task that has waited longest.
     fn drop(&mut self) {
-        let next = loop {
+        let next_slot = loop {
             let mut state = self.0.state.borrow_mut();
             match state.waiting.pop_front() {
+                // The task was killed while it waited.
                 Some(slot) if slot.is_abandoned() => {}
                 Some(slot) => break slot,
                 None => {
@@ -63,6 +64,6 @@ impl Drop for LockGuard {
             }
         };
         let engine = &self.0.engine;
-        next.fill_at(engine, engine.now(), Self(self.0.clone()));
+        next_slot.fill_at(engine, engine.now(), Self(self.0.clone()));
     }
 }

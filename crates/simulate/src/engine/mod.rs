@@ -73,8 +73,8 @@ impl Engine {
 
     /// Runs all events until `end`, and sets the clock to `end`.
     pub(crate) fn run_until(&self, end: Micros) {
-        while let Some((at, action)) = self.next(end) {
-            self.0.now.set(at.max(self.now()));
+        while let Some((time, action)) = self.next(end) {
+            self.0.now.set(time.max(self.now()));
             match action {
                 Action::Wake(id) => self.step(id),
                 Action::Call(action) => action(),
@@ -87,8 +87,8 @@ impl Engine {
     fn next(&self, end: Micros) -> Option<(Micros, Action)> {
         let mut events = self.0.events.borrow_mut();
         let first = events.first_entry().filter(|first| first.key().0 <= end)?;
-        let ((at, _), action) = first.remove_entry();
-        Some((at, action))
+        let ((time, _), action) = first.remove_entry();
+        Some((time, action))
     }
 
     /// Drops all events and tasks.
@@ -109,17 +109,16 @@ impl Engine {
         let Some(mut task) = self.0.tasks.borrow_mut().get_mut(&id).and_then(Option::take) else {
             return;
         };
-        let before = self.0.current.replace(Some(id));
+        let outer_task = self.0.current.replace(Some(id));
         // The waker does nothing, since only events wake tasks.
-        let is_done = task
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-            .is_ready();
-        self.0.current.set(before);
+        let mut context = Context::from_waker(Waker::noop());
+        let is_done = task.as_mut().poll(&mut context).is_ready();
+        self.0.current.set(outer_task);
+
         if is_done {
             self.0.tasks.borrow_mut().remove(&id);
-        } else if let Some(place) = self.0.tasks.borrow_mut().get_mut(&id) {
-            *place = Some(task);
+        } else if let Some(entry) = self.0.tasks.borrow_mut().get_mut(&id) {
+            *entry = Some(task);
         }
         // A task that has ended, or was killed meanwhile, is dropped here, which may wake other tasks.
     }

@@ -86,9 +86,15 @@ impl<T> Future for Answer<T> {
         if let Some((_, answer)) = inner.answer.take_if(|(arrives, _)| *arrives <= self.engine.now()) {
             return Poll::Ready(answer);
         }
-        match (&inner.answer, self.engine.current()) {
-            (Some((arrives, _)), Some(id)) => self.engine.wake_at(*arrives, id),
-            (_, current) => inner.waiting = current,
+
+        let current = self.engine.current();
+        if let Some((arrives, _)) = &inner.answer
+            && let Some(id) = current
+        {
+            self.engine.wake_at(*arrives, id);
+        } else {
+            // Whoever fills the slot wakes the task.
+            inner.waiting = current;
         }
         Poll::Pending
     }

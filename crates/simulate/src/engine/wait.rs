@@ -15,19 +15,20 @@ impl Engine {
 /// Runs `work`. Returns `None` if it is not done within `limit`.
 pub(crate) async fn within<T>(engine: &Engine, limit: Micros, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
-    let until = engine.now() + limit;
-    let mut is_queued = false;
+    let deadline = engine.now() + limit;
+    let mut is_wake_queued = false;
     std::future::poll_fn(|context| {
         if let Poll::Ready(done) = work.as_mut().poll(context) {
             return Poll::Ready(Some(done));
         }
-        if engine.now() >= until {
+        if engine.now() >= deadline {
             return Poll::Ready(None);
         }
         if let Some(id) = engine.current()
-            && !std::mem::replace(&mut is_queued, true)
+            && !is_wake_queued
         {
-            engine.wake_at(until, id);
+            engine.wake_at(deadline, id);
+            is_wake_queued = true;
         }
         Poll::Pending
     })

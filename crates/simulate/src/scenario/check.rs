@@ -39,13 +39,14 @@ impl Scenario {
             return Err(error.hint("add one: `--pool 10.244.0.0/16`"));
         }
 
+        let existing_pools = self.start.iter().flat_map(|start| &start.pools);
+        let existing_cidrs: Vec<IpNet> = existing_pools.map(|pool| pool.cidr).collect();
         let mut earlier: Vec<IpNet> = Vec::new();
         for spec in &self.pools {
             let pool = spec.cidr.trunc();
-            has_block_size(pool, spec.block_size)?;
-            let existing = self.start.iter().flat_map(|start| &start.pools);
-            let mut others = earlier.iter().copied().chain(existing.map(|pool| pool.cidr));
-            if let Some(other) = others.find(|other| cidr::overlap(*other, pool)) {
+            check_block_size(pool, spec.block_size)?;
+            let mut others = earlier.iter().chain(&existing_cidrs);
+            if let Some(other) = others.find(|other| cidr::overlap(**other, pool)) {
                 return Err(ScenarioError::new(format!(
                     "the pools {other} and {pool} overlap"
                 )));
@@ -80,8 +81,10 @@ impl Scenario {
             return Err(ScenarioError::new(message).hint("`--max-pods-per-node` raises it"));
         }
 
-        let running = self.start.as_ref().map_or(0, |start| start.pods.len() as u64);
-        let pods = self.pod_count() + running;
+        let mut pods = self.pod_count();
+        if let Some(start) = &self.start {
+            pods += start.pods.len() as u64;
+        }
         if pods == 0 {
             return Err(ScenarioError::new("there are no pods: each node gets 0"));
         }
@@ -111,12 +114,12 @@ impl Scenario {
             let message = format!("an event at {} comes after the end at {end}", planned.at);
             return Err(ScenarioError::new(message));
         }
-        match planned.what.node() {
-            Some(name) if self.node_index(name).is_none() => {
-                Err(ScenarioError::new(format!("node {name} not found")))
-            }
-            _ => Ok(()),
+        if let Some(name) = planned.what.node()
+            && self.node_index(name).is_none()
+        {
+            return Err(ScenarioError::new(format!("node {name} not found")));
         }
+        Ok(())
     }
 
     /// The index of a node by its name; `None` if there is no such node.
@@ -128,23 +131,27 @@ impl Scenario {
         let number: u32 = name.strip_prefix("node-")?.parse().ok()?;
         let index = number.checked_sub(1)?;
         // `node-01` is not the name of a node.
-        let exists = index < self.nodes && self.node_name(index) == name;
-        exists.then_some(index)
+        if index < self.nodes && self.node_name(index) == name {
+            Some(index)
+        } else {
+            None
+        }
     }
 }
 
 /// Refuses blocks that Calico does not allow, or that are larger than their pool.
-fn has_block_size(pool: IpNet, block_size: u8) -> Result<()> {
+fn check_block_size(pool: IpNet, block_size: u8) -> Result<()> {
     let allowed = if cidr::is_v4(pool) {
         cidr::BLOCK_PREFIXES_V4
     } else {
         cidr::BLOCK_PREFIXES_V6
     };
-    let least = allowed.start();
-    let most = allowed.end();
     if !allowed.contains(&block_size) {
-        let message =
-            format!("the pool {pool} cannot have blocks of /{block_size}: Calico allows /{least} to /{most}");
+        let shortest = allowed.start();
+        let longest = allowed.end();
+        let message = format!(
+            "the pool {pool} cannot have blocks of /{block_size}: Calico allows /{shortest} to /{longest}"
+        );
         return Err(ScenarioError::new(message).hint(BLOCK_SIZE));
     }
     if block_size < pool.prefix_len() {

@@ -127,24 +127,24 @@ impl Default for Scenario {
 
 impl Scenario {
     pub fn costs(&self) -> Result<Costs> {
-        Costs::of(self.datastore, &self.latency)
+        Costs::from_text(self.datastore, &self.latency)
     }
 
     pub fn node_count(&self) -> u32 {
-        self.start.as_ref().map_or(self.nodes, |start| {
-            u32::try_from(start.nodes.len()).unwrap_or(u32::MAX)
-        })
+        match &self.start {
+            Some(start) => u32::try_from(start.nodes.len()).unwrap_or(u32::MAX),
+            None => self.nodes,
+        }
     }
 
     /// The name of a node, by its index from 0.
     pub fn node_name(&self, index: u32) -> String {
-        match &self.start {
-            Some(start) => start
-                .nodes
-                .get(index as usize)
-                .map(|node| node.name.clone())
-                .unwrap_or_default(),
-            None => format!("node-{}", index + 1),
+        let Some(start) = &self.start else {
+            return format!("node-{}", index + 1);
+        };
+        match start.nodes.get(index as usize) {
+            Some(node) => node.name.clone(),
+            None => String::new(),
         }
     }
 
@@ -167,33 +167,36 @@ impl Scenario {
 
     /// The end of the simulation.
     pub fn end(&self) -> Micros {
-        self.duration.unwrap_or_else(|| {
-            let filled = self.filled_at() + Micros::from_mins(2);
-            self.event
-                .as_ref()
-                .map_or(filled, |planned| filled.max(planned.at + self.recovery()))
-        })
+        if let Some(duration) = self.duration {
+            return duration;
+        }
+        let settled_at = self.filled_at() + Micros::from_mins(2);
+        match &self.event {
+            Some(planned) => settled_at.max(planned.at + self.recovery()),
+            None => settled_at,
+        }
     }
 
     /// The time until a failed node has no more effects.
     fn recovery(&self) -> Micros {
-        let collected = self.grace.map_or(Micros::from_mins(30), |grace| {
-            grace + interval(grace) * 2 + Micros::from_mins(5)
-        });
-        (DETECTION + EVICTION).max(self.removal.unwrap_or_default()) + collected
+        let removal = self.removal.unwrap_or_default();
+        let collection = match self.grace {
+            Some(grace) => grace + interval(grace) * 2 + Micros::from_mins(5),
+            None => Micros::from_mins(30),
+        };
+        (DETECTION + EVICTION).max(removal) + collection
     }
 
     /// The pools as the allocator sees them, including those of the cluster in `start`.
     pub fn pools(&self) -> Vec<Pool> {
-        let existing = self.start.iter().flat_map(|start| start.pools.iter().cloned());
-        existing
-            .chain(
-                self.pools
-                    .iter()
-                    .enumerate()
-                    .map(|(index, spec)| spec.pool(index)),
-            )
-            .collect()
+        let mut pools = Vec::new();
+        if let Some(start) = &self.start {
+            pools.extend_from_slice(&start.pools);
+        }
+        for (index, spec) in self.pools.iter().enumerate() {
+            pools.push(spec.pool(index));
+        }
+        pools
     }
 
     /// The pools from which pods get addresses without requesting a pool.
@@ -221,7 +224,10 @@ impl Scenario {
         if !self.cooldown.is_zero() {
             config.cooldown_seconds = i64::try_from(self.cooldown.0 / 1_000_000).unwrap_or(i64::MAX);
         }
-        (existing.is_some() || config != IpamConfig::default()).then_some(config)
+        if existing.is_none() && config == IpamConfig::default() {
+            return None;
+        }
+        Some(config)
     }
 
     /// The scenario with the same nodes, pools, reservations and configuration, but without blocks and event. In
@@ -231,10 +237,9 @@ impl Scenario {
         let Some(start) = &self.start else {
             return self.clone();
         };
-        let running = u32::try_from(start.pods.len())
-            .unwrap_or(u32::MAX)
-            .div_ceil(self.node_count().max(1));
-        let pods_per_node = running.saturating_add(self.pods_per_node).max(1);
+        let running = u32::try_from(start.pods.len()).unwrap_or(u32::MAX);
+        let running_per_node = running.div_ceil(self.node_count().max(1));
+        let pods_per_node = running_per_node.saturating_add(self.pods_per_node).max(1);
         Self {
             pods_per_node,
             max_pods_per_node: self.max_pods_per_node.max(pods_per_node),
@@ -258,20 +263,20 @@ impl Scenario {
             }
         };
 
-        let mut other = self.clone();
-        for pool in &mut other.pools {
+        let mut changed = self.clone();
+        for pool in &mut changed.pools {
             if is_changed(pool.cidr) {
                 pool.block_size = size;
             }
         }
-        if let Some(start) = &mut other.start {
+        if let Some(start) = &mut changed.start {
             for pool in &mut Arc::make_mut(start).pools {
                 if is_changed(pool.cidr) {
                     pool.block_size = size;
                 }
             }
         }
-        other
+        changed
     }
 }
 

@@ -35,11 +35,11 @@ impl Rate {
         }
     }
 
-    /// The rate times `count`, divided by `of`.
-    pub fn times(self, count: u64, of: u64) -> Self {
+    /// Returns the rate times `factor`, divided by `divisor`.
+    pub fn scaled(self, factor: u64, divisor: u64) -> Self {
         Self {
-            count: (self.count * count).max(1),
-            period: self.period * of.max(1),
+            count: (self.count * factor).max(1),
+            period: self.period * divisor.max(1),
         }
     }
 
@@ -64,18 +64,20 @@ impl FromStr for Rate {
     /// Parses a rate such as `5/s`, `0.5/m` or `20`, without a loss of digits.
     fn from_str(text: &str) -> Result<Self, NotARate> {
         let refused = || NotARate::Text(text.to_owned());
-        let (count, unit) = text.trim().split_once('/').unwrap_or((text.trim(), "s"));
+        let (number, unit) = text.trim().split_once('/').unwrap_or((text.trim(), "s"));
+        let number = number.trim();
         let period = match unit.trim() {
             "s" => 1,
             "m" => 60,
             "h" => 3_600,
             _ => return Err(refused()),
         };
-        if count.trim_start().starts_with('-') {
+        if number.starts_with('-') {
             return Err(NotARate::Negative(text.to_owned()));
         }
-        // `0.5` means one every two seconds.
-        let (whole, fraction) = count.trim().split_once('.').unwrap_or((count.trim(), ""));
+
+        // `0.5/s` means five in ten seconds.
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if fraction.len() > 6 {
             return Err(refused());
         }

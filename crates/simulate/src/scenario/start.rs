@@ -41,7 +41,7 @@ pub struct StartPod {
 impl Start {
     /// The state of the cluster in a snapshot. Allocations whose records name a node and a pod become running pods, one
     /// for each handle. Leaked addresses have no pod: like the other allocations, they stay as they are.
-    pub fn of(snapshot: &Snapshot) -> Self {
+    pub fn from_snapshot(snapshot: &Snapshot) -> Self {
         let mut blocks: Vec<Arc<Block>> = Vec::new();
         for stored in &snapshot.blocks {
             if let BlockContent::Sound(block) = &stored.value.content {
@@ -83,37 +83,39 @@ fn values<T: Clone>(stored: &[Versioned<T>]) -> Vec<T> {
 /// The addresses that a check of the snapshot finds leaked.
 fn leaked(snapshot: &Snapshot) -> HashSet<IpAddr> {
     let report = check(snapshot, &Options::default());
-    let findings = report.findings.iter();
-    let found = findings.filter(|finding| finding.code == Code::LeakedAddress);
-    found
-        .filter_map(|finding| match finding.subject {
-            Subject::Address(address) => Some(address),
-            _ => None,
-        })
-        .collect()
+    let mut leaked = HashSet::new();
+    for finding in &report.findings {
+        if finding.code == Code::LeakedAddress
+            && let Subject::Address(address) = finding.subject
+        {
+            leaked.insert(address);
+        }
+    }
+    leaked
 }
 
 /// The pods that the records in blocks name, one for each handle.
 fn pods(blocks: &[Arc<Block>], leaked: &HashSet<IpAddr>) -> Vec<StartPod> {
     let mut pods: BTreeMap<String, StartPod> = BTreeMap::new();
     for block in blocks {
-        for held in block.allocations() {
-            if leaked.contains(&held.address) {
+        for allocation in block.allocations() {
+            if leaked.contains(&allocation.address) {
                 continue;
             }
-            let record = held.attribute.to_attribute();
+            let record = allocation.attribute.to_attribute();
             let owner = record.owner.unwrap_or_default();
             let (Some(handle), Some(node), Some(_)) = (record.handle, owner.get("node"), owner.get("pod"))
             else {
                 continue;
             };
+
             let handle = clean_id(&handle).to_owned();
             let pod = pods.entry(handle.clone()).or_insert_with(|| StartPod {
                 handle,
                 node: node.clone(),
                 addresses: Vec::new(),
             });
-            pod.addresses.push(held.address);
+            pod.addresses.push(allocation.address);
         }
     }
     pods.into_values().collect()

@@ -233,7 +233,7 @@ fn a_leaked_address_is_no_pod() {
     }
     snapshot.mark_read(ETCD_SOURCES);
 
-    let start = Start::of(&snapshot);
+    let start = Start::from_snapshot(&snapshot);
     let pods: Vec<&str> = start.pods.iter().map(|pod| &*pod.handle).collect();
     assert_eq!(pods, ["k8s-pod-network.a"]);
     assert_eq!(

@@ -88,7 +88,7 @@ impl Estimate {
 
 /// Builds the scenario: the cluster with the old pool disabled and the new one enabled.
 fn scenario(snapshot: &Snapshot, migration: &Migration, pods: &[&WorkloadPod]) -> Scenario {
-    let mut start = Start::of(snapshot);
+    let mut start = Start::from_snapshot(snapshot);
     if let Some(new) = &migration.new {
         start.pools.retain(|pool| pool.name != new.name);
         start.pools.push(Pool {

@@ -6,7 +6,7 @@ use calipam_model::words::count;
 use super::{Facts, Found};
 
 /// The leftovers of an operation that ended between two of its writes (facts 3.14, 3.15).
-const LEFT: [Code; 5] = [
+const HALF_DONE: [Code; 5] = [
     Code::UnsettledAffinity,
     Code::HalfDeleted,
     Code::EmptyUnownedBlock,
@@ -17,7 +17,7 @@ const LEFT: [Code; 5] = [
 /// Finds operations that ended between two writes, and handles and blocks that lost their counterparts this way.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     let mut causes = Vec::new();
-    let half_done: Vec<_> = facts.open(&LEFT).collect();
+    let half_done: Vec<_> = facts.open(&HALF_DONE).collect();
     if !half_done.is_empty() {
         let says = format!(
             "operations were broken off between two writes: {} half-done",

@@ -8,14 +8,6 @@ use super::{Facts, Found};
 
 /// Finds blocks and affinities with content that Calico never writes.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    // A wrong clock, not a hand, writes a release time in the future.
-    let comes_from_clock = |finding: &Finding| {
-        let Evidence::Block(block) = &finding.evidence else {
-            return false;
-        };
-        let is_future = |problem: &BlockProblem| matches!(problem, BlockProblem::ReleasedInFuture { .. });
-        !block.problems.is_empty() && block.problems.iter().all(is_future)
-    };
     let codes = [
         Code::CorruptBlock,
         Code::UnexpectedBlockOwner,
@@ -40,4 +32,17 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
         )
     );
     vec![Found::with_own_remedies(says, edited)]
+}
+
+/// Returns true if the only problems of a block are release times in the future: a wrong clock writes them, not a hand.
+fn comes_from_clock(finding: &Finding) -> bool {
+    let Evidence::Block(block) = &finding.evidence else {
+        return false;
+    };
+    for problem in &block.problems {
+        if !matches!(problem, BlockProblem::ReleasedInFuture { .. }) {
+            return false;
+        }
+    }
+    !block.problems.is_empty()
 }

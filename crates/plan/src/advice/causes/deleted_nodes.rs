@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use calipam_check::{Code, Evidence, Finding, LeakReason, Remedy, addresses, list};
 use calipam_model::words::{count, thousands};
 
-use super::{Facts, Found, leak_reasons, nodes_of};
+use super::{Facts, Found, leak_reasons};
 
 /// Finds the deleted nodes whose blocks, affinities, addresses, endpoints or pods remain.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
@@ -15,31 +15,35 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
         Code::LeakedAddress,
         Code::EndpointOfMissingNode,
     ];
-    let of_gone_nodes = facts.open(&codes).filter(|(_, finding)| {
-        finding.code != Code::LeakedAddress || leak_reasons(finding).contains(&LeakReason::NodeGone)
-    });
-    let (positions, findings): (Vec<usize>, Vec<&Finding>) = of_gone_nodes.unzip();
-
-    // An address can also be in the block of another node, so only the record of a leaked address tells its node.
-    let (leaked, others): (Vec<&Finding>, Vec<&Finding>) = findings
-        .iter()
-        .partition(|finding| finding.code == Code::LeakedAddress);
-    let mut nodes = nodes_of(others);
-    nodes.extend(leaked.into_iter().flat_map(recorded_nodes));
+    let mut positions: Vec<usize> = Vec::new();
+    let mut found_codes: Vec<Code> = Vec::new();
+    let mut nodes: BTreeSet<String> = BTreeSet::new();
+    for (position, finding) in facts.open(&codes) {
+        if finding.code != Code::LeakedAddress {
+            nodes.extend(finding.nodes.iter().cloned());
+        } else if leak_reasons(finding).contains(&LeakReason::NodeGone) {
+            // The address can be in the block of another node: only its record tells the deleted node.
+            nodes.extend(recorded_nodes(finding));
+        } else {
+            continue;
+        }
+        positions.push(position);
+        found_codes.push(finding.code);
+    }
     if nodes.is_empty() {
         return Vec::new();
     }
 
-    let held = held(findings.iter().map(|finding| finding.code).collect());
+    let records = describe_records(&found_codes);
     let says = if nodes.len() == 1 {
         format!(
-            "node {} was deleted, and its records remain: {held}",
+            "node {} was deleted, and its records remain: {records}",
             list(&nodes)
         )
     } else {
         let number = count(nodes.len(), "node", "nodes");
         format!(
-            "{number} were deleted ({}), and their records remain: {held}",
+            "{number} were deleted ({}), and their records remain: {records}",
             list(&nodes)
         )
     };
@@ -50,29 +54,29 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     }]
 }
 
-/// Lists the records of the nodes, from the codes of the findings: addresses and blocks, which others could use. If
-/// there are none, affinities count, and otherwise endpoints and pods.
-fn held(codes: Vec<Code>) -> String {
-    let number = |code| codes.iter().filter(|found| **found == code).count();
-    let leaked = number(Code::LeakedAddress);
-    let blocks = number(Code::BlockOfMissingNode);
-    let affinities = number(Code::AffinityOfMissingNode);
-    let endpoints = number(Code::EndpointOfMissingNode);
+/// Counts in words the records that remain of deleted nodes, from the codes of the findings: addresses and blocks, which
+/// others could use. If there are none, affinities are counted, and otherwise endpoints and pods.
+fn describe_records(codes: &[Code]) -> String {
+    let number_of = |code| codes.iter().filter(|found| **found == code).count();
+    let leaked = number_of(Code::LeakedAddress);
+    let blocks = number_of(Code::BlockOfMissingNode);
+    let affinities = number_of(Code::AffinityOfMissingNode);
+    let endpoints = number_of(Code::EndpointOfMissingNode);
 
-    let mut held: Vec<String> = Vec::new();
+    let mut records: Vec<String> = Vec::new();
     if leaked > 0 {
-        held.push(addresses(thousands(leaked)));
+        records.push(addresses(thousands(leaked)));
     }
     if blocks > 0 {
-        held.push(count(blocks, "block", "blocks"));
+        records.push(count(blocks, "block", "blocks"));
     }
-    if held.is_empty() && affinities > 0 {
-        held.push(count(affinities, "affinity", "affinities"));
+    if records.is_empty() && affinities > 0 {
+        records.push(count(affinities, "affinity", "affinities"));
     }
-    if held.is_empty() {
-        held.push(count(endpoints, "endpoint or pod", "endpoints and pods"));
+    if records.is_empty() {
+        records.push(count(endpoints, "endpoint or pod", "endpoints and pods"));
     }
-    held.join(" and ")
+    records.join(" and ")
 }
 
 /// Returns the nodes that the record of an address names.

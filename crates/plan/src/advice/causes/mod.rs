@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, HashSet};
 use calipam_check::{Code, Evidence, Finding, FindingKey, Remedy, Report, Severity, Subject, Topic};
 use calipam_model::snapshot::Snapshot;
 
-use super::cure::{Cure, merged};
+use super::cure::{Cure, RebuildScope, merged};
 use super::trial::Trials;
 use super::worst;
 
@@ -87,41 +87,40 @@ impl<'r> Facts<'r> {
     /// The findings with these codes that no cause has taken, by position.
     pub(super) fn open(&self, codes: &[Code]) -> impl Iterator<Item = (usize, &'r Finding)> {
         let findings = self.report.findings.iter().enumerate();
-        findings.filter(|(at, finding)| !self.taken[*at] && codes.contains(&finding.code))
+        findings.filter(|(position, finding)| !self.taken[*position] && codes.contains(&finding.code))
     }
 
     /// Makes a cause of what was found, and takes its findings.
     pub(super) fn cause(&mut self, name: &'static str, found: Found) -> Cause {
-        let Found {
-            says,
-            findings,
-            remedies,
-        } = found;
-        let of = || findings.iter().map(|at| &self.report.findings[*at]);
-        let severity = worst(of());
-        let keys = of().map(Finding::key).collect();
-        for at in findings.iter() {
-            self.taken[*at] = true;
+        let mut explained: Vec<&Finding> = Vec::new();
+        for position in found.findings {
+            explained.push(&self.report.findings[position]);
+            self.taken[position] = true;
         }
         Cause {
             name,
-            severity,
-            says,
-            findings: keys,
+            severity: worst(explained.iter().copied()),
+            says: found.says,
+            findings: explained.into_iter().map(Finding::key).collect(),
             cures: Vec::new(),
-            remedies,
+            remedies: found.remedies,
         }
     }
 }
 
 impl Found {
     /// A cause whose remedies are those of its findings.
-    fn with_own_remedies(says: String, of: Vec<(usize, &Finding)>) -> Self {
-        let remedies = merged(of.iter().filter_map(|(_, finding)| finding.remedy()), false);
+    fn with_own_remedies(says: String, findings: Vec<(usize, &Finding)>) -> Self {
+        let mut positions = Vec::new();
+        let mut remedies = Vec::new();
+        for (position, finding) in findings {
+            positions.push(position);
+            remedies.extend(finding.remedy());
+        }
         Self {
             says,
-            findings: of.into_iter().map(|(at, _)| at).collect(),
-            remedies,
+            findings: positions,
+            remedies: merged(remedies, RebuildScope::Everything),
         }
     }
 }
@@ -144,20 +143,13 @@ impl Cause {
             self.cures.extend(trials.cure(remedy));
         }
 
-        let own: HashSet<&FindingKey> = self.findings.iter().collect();
-        let helps = |cure: &Cure| match &cure.effect {
-            Some(effect) => {
-                let resolves_own = effect.gone.iter().any(|key| own.contains(key));
-                resolves_own || !effect.nodes.is_empty() || !effect.pods.is_empty()
-            }
-            None => true,
-        };
-        self.cures.retain(helps);
+        let findings: HashSet<&FindingKey> = self.findings.iter().collect();
+        self.cures.retain(|cure| may_help(cure, &findings));
 
         // Cures that were not tried come last.
-        self.cures.sort_by_key(|cure| match &cure.effect {
-            Some(effect) => (false, Some(effect.delay())),
-            None => (true, None),
+        self.cures.sort_by_key(|cure| {
+            let delay = cure.effect.as_ref().map(|effect| effect.delay());
+            (delay.is_none(), delay)
         });
     }
 
@@ -208,6 +200,15 @@ impl Cause {
             self.findings.push(finding.key());
         }
     }
+}
+
+/// Returns true if a cure resolves one of the findings, gives a node or pod an address, or could not be tried.
+fn may_help(cure: &Cure, findings: &HashSet<&FindingKey>) -> bool {
+    let Some(effect) = &cure.effect else {
+        return true;
+    };
+    let serves = !effect.nodes.is_empty() || !effect.pods.is_empty();
+    serves || effect.gone.iter().any(|key| findings.contains(key))
 }
 
 /// The first node of a finding.

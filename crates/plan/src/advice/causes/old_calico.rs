@@ -8,7 +8,7 @@ use super::{Facts, Found};
 type Version = (u32, u32, u32);
 
 /// A fault of Calico.
-struct Known {
+struct KnownFault {
     code: Code,
     /// True for the findings with this code that the fault leaves.
     leaves: fn(&Finding) -> bool,
@@ -19,68 +19,76 @@ struct Known {
     /// The pull request that ended it, if it is known.
     pull_request: Option<&'static str>,
     /// The words for one and for several findings.
-    left: [&'static str; 2],
+    words: [&'static str; 2],
 }
 
 const OBJECTS: [&str; 2] = ["object is left", "objects are left"];
 
 /// The known faults (facts 9).
-const KNOWN: [Known; 6] = [
-    Known {
+const KNOWN: [KnownFault; 6] = [
+    KnownFault {
         code: Code::HandleCarriageReturn,
         leaves: |_| true,
         versions: &[],
         says: "Calico before 3.17 wrote handle IDs with a carriage return, and does not find them",
         pull_request: Some("projectcalico/libcalico-go#1345"),
-        left: OBJECTS,
+        words: OBJECTS,
     },
-    Known {
+    KnownFault {
         code: Code::AffinityLabels,
         leaves: |_| true,
         versions: &[],
         says: "Calico before 3.31 wrote affinities without the labels by which later versions find them",
         pull_request: Some("projectcalico/calico#10855"),
-        left: OBJECTS,
+        words: OBJECTS,
     },
-    Known {
+    KnownFault {
         code: Code::SharedLegacyHandle,
         leaves: |_| true,
         versions: &[],
         says: "Calico 2.x recorded all addresses of a pod's name under one handle",
         pull_request: None,
-        left: OBJECTS,
+        words: OBJECTS,
     },
-    Known {
+    KnownFault {
         code: Code::UnallocatedInUse,
         leaves: |_| true,
         versions: &[((3, 20, 0), (3, 20, 3)), ((3, 21, 0), (3, 21, 1))],
         says: "the collector of this version of Calico releases all addresses of a pod if one of them seems to have leaked",
         pull_request: Some("projectcalico/kube-controllers#901"),
-        left: ["address in use is free", "addresses in use are free"],
+        words: ["address in use is free", "addresses in use are free"],
     },
-    Known {
+    KnownFault {
         code: Code::MissingHandle,
         leaves: |_| true,
         versions: &[((3, 0, 0), (3, 22, 2))],
         says: "the collector of this version of Calico cannot release addresses whose handle is lost",
         pull_request: Some("projectcalico/calico#5613"),
-        left: ["handle is lost", "handles are lost"],
+        words: ["handle is lost", "handles are lost"],
     },
     // The fault ended with patch releases of 3.29 and 3.30, too.
-    Known {
+    KnownFault {
         code: Code::OrphanHandle,
         leaves: |finding| finding.needed_by().is_none(),
         versions: &[((3, 18, 0), (3, 29, 0))],
         says: "this version of Calico leaves handles behind if many pods of a node wait for addresses at the same time",
         pull_request: Some("projectcalico/calico#10658"),
-        left: ["handle has no address", "handles have no address"],
+        words: ["handle has no address", "handles have no address"],
     },
 ];
 
-impl Known {
-    fn is_of(&self, version: Option<Version>) -> bool {
-        let has = |(first, end): &(Version, Version)| version.is_some_and(|of| *first <= of && of < *end);
-        self.versions.is_empty() || self.versions.iter().any(has)
+impl KnownFault {
+    /// Returns true if this version of Calico, or an earlier one before an upgrade, may have left something behind.
+    fn may_concern(&self, version: Option<Version>) -> bool {
+        if self.versions.is_empty() {
+            return true;
+        }
+        let Some(version) = version else {
+            return false;
+        };
+        self.versions
+            .iter()
+            .any(|(first, end)| *first <= version && version < *end)
     }
 }
 
@@ -88,12 +96,17 @@ impl Known {
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     let cluster = facts.snapshot.cluster.as_ref();
     let version = cluster.and_then(|cluster| cluster.version());
-    let possible = KNOWN.iter().filter(|fault| fault.is_of(version));
-    possible.filter_map(|fault| found(fault, facts)).collect()
+    let mut causes = Vec::new();
+    for fault in &KNOWN {
+        if fault.may_concern(version) {
+            causes.extend(cause_of(fault, facts));
+        }
+    }
+    causes
 }
 
 /// Describes a known fault, if it has left something behind.
-fn found(fault: &Known, facts: &Facts<'_>) -> Option<Found> {
+fn cause_of(fault: &KnownFault, facts: &Facts<'_>) -> Option<Found> {
     let codes = [fault.code];
     let open = facts.open(&codes);
     let leftovers: Vec<_> = open.filter(|(_, finding)| (fault.leaves)(finding)).collect();
@@ -105,8 +118,8 @@ fn found(fault: &Known, facts: &Facts<'_>) -> Option<Found> {
         Some(number) => format!(" (ended by {number})"),
         None => String::new(),
     };
-    let [one, several] = fault.left;
-    let number = count(leftovers.len(), one, several);
+    let [singular, plural] = fault.words;
+    let number = count(leftovers.len(), singular, plural);
     let says = format!("{}{ended}: {number}", fault.says);
     Some(Found::with_own_remedies(says, leftovers))
 }

@@ -48,20 +48,25 @@ fn find(
 ) -> Vec<Found> {
     let mut users = BTreeSet::new();
     let mut findings = Vec::new();
-    for (at, finding) in facts.open(codes) {
+    for (position, finding) in facts.open(codes) {
         let Evidence::Address(evidence) = &finding.evidence else {
             continue;
         };
-        let meant = evidence.owners.iter().filter(|owner| is_meant(owner));
-        let names: Vec<&str> = meant.map(|owner| owner.name.as_str()).collect();
+        let mut names: Vec<&str> = Vec::new();
+        for owner in &evidence.owners {
+            if is_meant(owner) {
+                names.push(&owner.name);
+            }
+        }
         if !names.is_empty() {
             users.extend(names);
-            findings.push(at);
+            findings.push(position);
         }
     }
     if users.is_empty() {
         return Vec::new();
     }
+
     let says = format!(
         "{}, which Calico can give to another pod: {}",
         event(users.len()),

@@ -22,13 +22,12 @@ fn remedy(finding: &Finding) -> Option<Remedy> {
     let Evidence::Pool(evidence) = &finding.evidence else {
         return None;
     };
-    let is_of_nodes = evidence
-        .invalid_selector
-        .as_ref()
-        .is_some_and(|invalid| invalid.field == "nodeSelector");
-    let change = PoolChange::SelectAllNodes;
-    is_of_nodes.then(|| Remedy::ChangePool {
+    let invalid = evidence.invalid_selector.as_ref()?;
+    if invalid.field != "nodeSelector" {
+        return None;
+    }
+    Some(Remedy::ChangePool {
         pool: evidence.name.clone(),
-        change,
+        change: PoolChange::SelectAllNodes,
     })
 }

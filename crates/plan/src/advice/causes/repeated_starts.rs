@@ -15,7 +15,7 @@ const REPEATED: usize = 3;
 /// The leaked records of a workload on a node.
 #[derive(Default)]
 struct Starts<'r> {
-    of: Vec<(usize, &'r Finding)>,
+    findings: Vec<(usize, &'r Finding)>,
     first: Option<Timestamp>,
     last: Option<Timestamp>,
 }
@@ -24,20 +24,20 @@ struct Starts<'r> {
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     let mut workloads: BTreeMap<(String, String), Starts<'_>> = BTreeMap::new();
     for (position, finding) in facts.open(&[Code::LeakedAddress]) {
-        let Some((workload, node, allocated)) = recorded(finding) else {
+        let Some(record) = record_of(finding) else {
             continue;
         };
-        let starts = workloads.entry((workload, node)).or_default();
-        starts.of.push((position, finding));
-        starts.first = starts.first.into_iter().chain(allocated).min();
-        starts.last = starts.last.into_iter().chain(allocated).max();
+        let starts = workloads.entry((record.workload, record.node)).or_default();
+        starts.findings.push((position, finding));
+        starts.first = starts.first.into_iter().chain(record.allocated_at).min();
+        starts.last = starts.last.into_iter().chain(record.allocated_at).max();
     }
 
     let mut causes = Vec::new();
     for ((workload, node), starts) in workloads {
         // Several addresses of one start are recorded at the same time.
         let are_several_starts = starts.first < starts.last;
-        if starts.of.len() < REPEATED || !are_several_starts {
+        if starts.findings.len() < REPEATED || !are_several_starts {
             continue;
         }
         let first = starts.first.unwrap_or_default();
@@ -46,15 +46,23 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
             "{} on {} leaves an address behind at each start: {} since {first:.0}, the last at {last:.0}",
             short(&workload),
             short(&node),
-            addresses(thousands(starts.of.len())),
+            addresses(thousands(starts.findings.len())),
         );
-        causes.push(Found::with_own_remedies(says, starts.of));
+        causes.push(Found::with_own_remedies(says, starts.findings));
     }
     causes
 }
 
-/// The workload and the node that the record of an address names, and the time of the record.
-fn recorded(finding: &Finding) -> Option<(String, String, Option<Timestamp>)> {
+/// The parts of the record of a leaked address that tell the start of a workload.
+struct StartRecord {
+    /// The namespace, and the pod's name or its controller's.
+    workload: String,
+    node: String,
+    allocated_at: Option<Timestamp>,
+}
+
+/// Reads the record of a leaked address; `None` if it names no pod and node.
+fn record_of(finding: &Finding) -> Option<StartRecord> {
     let Evidence::Address(evidence) = &finding.evidence else {
         return None;
     };
@@ -67,8 +75,11 @@ fn recorded(finding: &Finding) -> Option<(String, String, Option<Timestamp>)> {
     else {
         return None;
     };
-    let workload = format!("{namespace}/{}", controller_of(&pod.to_string()));
-    Some((workload, node.to_string(), record.allocated_at()))
+    Some(StartRecord {
+        workload: format!("{namespace}/{}", controller_of(&pod.to_string())),
+        node: node.to_string(),
+        allocated_at: record.allocated_at(),
+    })
 }
 
 /// The length of the random end of a pod's name.
@@ -82,10 +93,11 @@ fn controller_of(pod: &str) -> &str {
         part.bytes()
             .all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte))
     };
-    let Some((name, end)) = pod.rsplit_once('-') else {
+
+    let Some((name, suffix)) = pod.rsplit_once('-') else {
         return pod;
     };
-    if end.len() != RANDOM || !is_random(end) {
+    if suffix.len() != RANDOM || !is_random(suffix) {
         return pod;
     }
 

@@ -11,7 +11,7 @@ use calipam_model::block::{WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};
 use calipam_model::cidr::address_at;
 
 use super::raw::{RawBlock, Slot};
-use super::{beyond, is_users};
+use super::{beyond, names_user};
 use crate::basis::Basis;
 use crate::skipped::{Refusal, Result, SkipReason};
 
@@ -72,12 +72,13 @@ impl Sorter<'_, '_, '_> {
             ..
         } = self.raw;
         let listed: BTreeSet<u32> = free.iter().copied().collect();
-        let contradicts =
-            |(ordinal, index): (u32, &Option<i64>)| index.is_some() == listed.contains(&ordinal);
+        let has_wrong_length = allocations.len() != *size as usize;
+        let contradicts_free_list = (0..*size)
+            .zip(allocations)
+            .any(|(ordinal, index)| index.is_some() == listed.contains(&ordinal));
 
-        // A list of the wrong length that contradicts the free list may have lost entries in the middle. In that case
-        // no position in it is reliable.
-        let is_shifted = allocations.len() != *size as usize && (0..*size).zip(allocations).any(contradicts);
+        // Such a list may have lost entries in the middle. In that case no position in it is reliable.
+        let is_shifted = has_wrong_length && contradicts_free_list;
         let readable: &[Option<i64>] = if is_shifted { &[] } else { allocations };
 
         if readable.is_empty() && listed.is_empty() && attributes.is_empty() {
@@ -87,16 +88,19 @@ impl Sorter<'_, '_, '_> {
         }
 
         for ordinal in 0..*size {
-            let known = |index: i64| usize::try_from(index).ok().filter(|i| *i < attributes.len());
             let slot = match readable.get(ordinal as usize) {
-                Some(Some(index)) => known(*index).map(Slot::Held),
-                Some(None) => Some(Slot::Free),
-                None => listed.contains(&ordinal).then_some(Slot::Free),
+                Some(Some(index)) => match usize::try_from(*index) {
+                    Ok(index) if index < attributes.len() => Slot::Held(index),
+                    _ => Slot::Unknown,
+                },
+                Some(None) => Slot::Free,
+                None if listed.contains(&ordinal) => Slot::Free,
+                None => Slot::Unknown,
             };
-            if slot.is_none() {
+            if slot == Slot::Unknown {
                 self.open.insert(ordinal);
             }
-            self.slots.push(slot.unwrap_or(Slot::Unknown));
+            self.slots.push(slot);
         }
 
         Ok(())
@@ -104,14 +108,12 @@ impl Sorter<'_, '_, '_> {
 
     /// Returns the indices of the records that no ordinal uses.
     fn unused(&self) -> Vec<usize> {
-        let used: BTreeSet<usize> = self
-            .slots
-            .iter()
-            .filter_map(|slot| match slot {
-                Slot::Held(index) => Some(*index),
-                _ => None,
-            })
-            .collect();
+        let mut used: BTreeSet<usize> = BTreeSet::new();
+        for slot in &self.slots {
+            if let Slot::Held(index) = slot {
+                used.insert(*index);
+            }
+        }
         (0..self.records.len())
             .filter(|index| !used.contains(index))
             .collect()
@@ -131,11 +133,12 @@ impl Sorter<'_, '_, '_> {
             if self.basis.context.index.uses_of(address).is_empty() {
                 continue;
             }
-            let is_right = |index: &usize| is_users(self.basis, &self.records[*index], self.key, ordinal);
-            let right: Vec<usize> = unused.iter().copied().filter(is_right).collect();
+
+            let mut matching: Vec<usize> = unused.clone();
+            matching.retain(|index| names_user(self.basis, &self.records[*index], self.key, ordinal));
             // A node has several tunnels, and a pod may have had several sandboxes.
-            let exact = right.iter().find(|index| self.is_exact(**index, address));
-            match exact.or(right.first()) {
+            let exact = matching.iter().find(|index| self.is_exact(**index, address));
+            match exact.or(matching.first()) {
                 Some(index) => self.decide(ordinal, Slot::Held(*index)),
                 None => {
                     self.decide(ordinal, Slot::Free);
@@ -152,32 +155,36 @@ impl Sorter<'_, '_, '_> {
         let index = &self.basis.context.index;
         let record = &self.records[record];
         let claim = Claim::of(record);
-        let handle = record
-            .clean_handle()
-            .map(|handle| handle.to_string())
-            .unwrap_or_default();
-        index
-            .uses_of(address)
-            .iter()
-            .any(|used| match (used.owner, &claim) {
-                (Owner::Tunnel(_, used), Claim::Tunnel { kind, .. }) => used == *kind,
+        let handle = match record.clean_handle() {
+            Some(handle) => handle.to_string(),
+            None => String::new(),
+        };
+        for used in index.uses_of(address) {
+            let is_exact = match (used.owner, &claim) {
+                (Owner::Tunnel(_, tunnel), Claim::Tunnel { kind, .. }) => tunnel == *kind,
+                // A workload's handle ends with the ID of its sandbox.
                 (owner, _) => index.workload(owner).is_some_and(|workload| {
                     !workload.container_id.is_empty() && handle.ends_with(&workload.container_id.to_string())
                 }),
-            })
+            };
+            if is_exact {
+                return true;
+            }
+        }
+        false
     }
 
     /// Matches the ordinals that Windows reserves, which are always the same.
     fn by_windows(&mut self) {
-        let windows = self
-            .unused()
-            .into_iter()
-            .find(|index| self.records[*index].is_windows_reserved());
-        let Some(windows) = windows else { return };
-        let size = self.raw.size;
-        let reserved = |o: &u32| *o < WINDOWS_RESERVED_FIRST || *o >= size - WINDOWS_RESERVED_LAST;
-        for ordinal in self.open.clone().into_iter().filter(reserved) {
-            self.decide(ordinal, Slot::Held(windows));
+        let mut unused = self.unused().into_iter();
+        let Some(record) = unused.find(|index| self.records[*index].is_windows_reserved()) else {
+            return;
+        };
+        let first_of_last = self.raw.size - WINDOWS_RESERVED_LAST;
+        for ordinal in self.open.clone() {
+            if ordinal < WINDOWS_RESERVED_FIRST || ordinal >= first_of_last {
+                self.decide(ordinal, Slot::Held(record));
+            }
         }
     }
 

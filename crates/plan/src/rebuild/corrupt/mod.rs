@@ -111,13 +111,12 @@ impl CorruptBlocks {
     /// Returns the snapshot with the repaired blocks instead of the corrupt ones.
     pub(super) fn apply(&self, snapshot: &Snapshot) -> Snapshot {
         let mut repaired = snapshot.clone();
-        for stored in repaired
-            .blocks
-            .iter_mut()
-            .filter(|block| !block.value.content.is_deleted())
-        {
-            if let Some(block) = self.blocks.get(&stored.value.key) {
-                stored.value.content = BlockContent::Sound(Box::new(block.block.clone()));
+        for stored in &mut repaired.blocks {
+            if stored.value.content.is_deleted() {
+                continue;
+            }
+            if let Some(replacement) = self.blocks.get(&stored.value.key) {
+                stored.value.content = BlockContent::Sound(Box::new(replacement.block.clone()));
             }
         }
         repaired
@@ -180,25 +179,33 @@ fn belongs_to_key(
         return false;
     }
 
-    let support = |cidr: IpNet| {
-        let slots = (0..).zip(&raw.allocations);
-        let is_right = |(ordinal, index): &(u32, &Option<i64>)| {
-            let record = index.and_then(|i| records.get(usize::try_from(i).ok()?));
-            record.is_some_and(|record| is_users(basis, record, cidr, *ordinal))
-        };
-        slots.filter(is_right).count()
-    };
+    if raw.allocations.iter().all(Option::is_none) {
+        return true;
+    }
+    matching_records(basis, key, raw, records) > matching_records(basis, stated, raw, records)
+}
 
-    raw.allocations.iter().all(Option::is_none) || support(key) > support(stated)
+/// Counts the records that name the users of their addresses, if the first address of the block is that of `cidr`.
+fn matching_records(basis: &Basis<'_>, cidr: IpNet, raw: &RawBlock, records: &[AttributeRef<'_>]) -> usize {
+    let mut number = 0;
+    for (ordinal, index) in (0..).zip(&raw.allocations) {
+        let index = index.and_then(|index| usize::try_from(index).ok());
+        if let Some(record) = index.and_then(|index| records.get(index))
+            && names_user(basis, record, cidr, ordinal)
+        {
+            number += 1;
+        }
+    }
+    number
 }
 
 /// Returns true if the record is known to name a user of the address.
-fn is_users(basis: &Basis<'_>, record: &AttributeRef<'_>, cidr: IpNet, ordinal: u32) -> bool {
-    let index = &basis.context.index;
-    let vague = matches!(Claim::of(record), Claim::Anonymous | Claim::Unknown);
+fn names_user(basis: &Basis<'_>, record: &AttributeRef<'_>, cidr: IpNet, ordinal: u32) -> bool {
     let claim = Claim::of(record);
+    if matches!(claim, Claim::Anonymous | Claim::Unknown) || claim.needs_unread_source(basis.snapshot) {
+        return false;
+    }
+    let index = &basis.context.index;
     let uses = index.uses_of(address_at(cidr, ordinal));
-    !vague
-        && !claim.needs_unread_source(basis.snapshot)
-        && uses.iter().any(|used| names_owner(record, used.owner, index))
+    uses.iter().any(|used| names_owner(record, used.owner, index))
 }

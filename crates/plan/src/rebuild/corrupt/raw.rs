@@ -61,7 +61,8 @@ impl RawBlock {
         let mut free = Vec::new();
 
         for listed in list("unallocated").iter().filter_map(Value::as_u64) {
-            if let Some(ordinal) = u32::try_from(listed).ok().filter(|o| *o < size)
+            if let Ok(ordinal) = u32::try_from(listed)
+                && ordinal < size
                 && !free.contains(&ordinal)
             {
                 free.push(ordinal);
@@ -88,12 +89,14 @@ impl RawBlock {
                 self.attributes.len()
             )));
         }
-        let slots: Vec<Option<usize>> = (0..MOST)
-            .map(|o| (o < self.attributes.len()).then_some(o))
-            .collect();
-        let free: Vec<usize> = (self.attributes.len()..MOST).collect();
+
+        // The largest block, whose first ordinals have one record each.
+        let number = self.attributes.len();
+        let mut allocations: Vec<Option<usize>> = (0..number).map(Some).collect();
+        allocations.resize(MOST, None);
+        let free: Vec<usize> = (number..MOST).collect();
         let scratch = json!({
-            "cidr": "0.0.0.0/20", "allocations": slots, "unallocated": free, "attributes": self.attributes,
+            "cidr": "0.0.0.0/20", "allocations": allocations, "unallocated": free, "attributes": self.attributes,
         });
         match BlockContent::parse(scratch.to_string().as_bytes()) {
             Ok(BlockContent::Sound(block)) => Ok(*block),
@@ -107,28 +110,31 @@ impl RawBlock {
     /// Replaces the lists with those that the slots make, and `cidr` with the key. Other fields stay unchanged.
     pub(super) fn write(&mut self, slots: &[Slot], now: Timestamp) {
         // Records that no ordinal refers to are left out, so the others move forward.
-        let mut indices = vec![None; self.attributes.len()];
+        let mut new_indices = vec![None; self.attributes.len()];
         let mut kept = Vec::new();
         for slot in slots {
             if let Slot::Held(index) = slot
-                && indices[*index].is_none()
+                && new_indices[*index].is_none()
             {
-                indices[*index] = Some(kept.len());
+                new_indices[*index] = Some(kept.len());
                 kept.push(not_in_future(self.attributes[*index].clone(), now));
             }
         }
 
-        let unknown = kept.len();
+        // All ordinals with an unknown owner share an empty record.
+        let empty_record = kept.len();
         if slots.contains(&Slot::Unknown) {
             kept.push(json!({}));
         }
 
-        let index = |slot: &Slot| match slot {
-            Slot::Held(record) => indices[*record],
-            Slot::Unknown => Some(unknown),
-            Slot::Free => None,
-        };
-        let allocations: Vec<Option<usize>> = slots.iter().map(index).collect();
+        let mut allocations: Vec<Option<usize>> = Vec::new();
+        for slot in slots {
+            allocations.push(match slot {
+                Slot::Held(index) => new_indices[*index],
+                Slot::Unknown => Some(empty_record),
+                Slot::Free => None,
+            });
+        }
 
         // Free ordinals keep their order, and those that were missing follow.
         let is_free = |ordinal: &u32| slots[*ordinal as usize] == Slot::Free;
@@ -137,14 +143,15 @@ impl RawBlock {
         unallocated.extend(missing.filter(is_free));
 
         take(&mut self.fields, "cidr");
-        let new = [
+        let lists = [
             ("cidr", json!(self.key)),
             ("allocations", json!(allocations)),
             ("unallocated", json!(unallocated)),
             ("attributes", json!(kept)),
         ];
-        self.fields
-            .extend(new.map(|(name, value)| (name.to_owned(), value)));
+        for (name, value) in lists {
+            self.fields.insert(name.to_owned(), value);
+        }
     }
 }
 
@@ -165,11 +172,12 @@ fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
 fn not_in_future(mut record: Value, now: Timestamp) -> Value {
     let limit = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
     for (name, value) in record.as_object_mut().into_iter().flatten() {
-        let after_blocks = value
-            .as_str()
-            .and_then(parse_time)
-            .is_some_and(|time| time > limit);
-        if after_blocks && name.eq_ignore_ascii_case("releasedAt") {
+        if !name.eq_ignore_ascii_case("releasedAt") {
+            continue;
+        }
+        if let Some(time) = value.as_str().and_then(parse_time)
+            && time > limit
+        {
             *value = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         }
     }

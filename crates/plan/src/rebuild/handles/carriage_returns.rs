@@ -30,12 +30,12 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
             continue;
         }
 
-        let mut dirty: Vec<&Allocated> = handles.allocated(id).iter().collect();
-        dirty.retain(|allocated| has_carriage_return(allocated));
-        if let Some(outside) = dirty
+        let mut with_carriage_return: Vec<&Allocated> = handles.allocated(id).iter().collect();
+        with_carriage_return.retain(|allocated| has_carriage_return(allocated));
+        let outside = with_carriage_return
             .iter()
-            .find(|allocated| !planner.may_change_at(allocated.block))
-        {
+            .find(|allocated| !planner.may_change_at(allocated.block));
+        if let Some(outside) = outside {
             let detail = format!(
                 "{id} is also recorded in {}, which this plan does not rebuild",
                 outside.block
@@ -44,7 +44,7 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
             continue;
         }
 
-        for allocated in dirty {
+        for allocated in with_carriage_return {
             rewrite(planner, id, allocated);
         }
         approved.insert(id.clone());

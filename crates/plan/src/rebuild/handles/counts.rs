@@ -127,23 +127,34 @@ fn too_early(
     if !moved.is_empty() {
         return None;
     }
-    let is_more = |(block, count): (IpNet, i64)| {
-        // No CNI ADD writes to a corrupt block, and an earlier read could not see the counts of its handles.
-        count > recorded.get(&block).copied().unwrap_or_default()
-            && !planner.corrupt.blocks.contains_key(&block)
+
+    let counts_more = |object: &Versioned<Handle>| {
+        object.value.blocks().any(|(block, count)| {
+            // No CNI ADD writes to a corrupt block, and an earlier read could not see the counts of its handles.
+            count > recorded.get(&block).copied().unwrap_or_default()
+                && !planner.corrupt.blocks.contains_key(&block)
+        })
     };
-    let counts_more = |object: &&&Versioned<Handle>| object.value.blocks().any(is_more);
-    found.iter().find_map(|(code, subject)| {
-        let finding = planner.basis.finding(*code, subject)?;
-        match code {
+    for (code, subject) in found {
+        let Some(finding) = planner.basis.finding(*code, subject) else {
+            continue;
+        };
+        let refusal = match code {
             Code::OrphanHandle => too_early_orphan(planner.basis, finding),
-            Code::HandleCount => objects.iter().filter(counts_more).find_map(|object| {
+            Code::HandleCount => objects.iter().find_map(|object| {
+                if !counts_more(object) {
+                    return None;
+                }
                 let key = Key::Handle(object.value.id().to_string());
                 too_early_unsettled(planner.basis, &key, &object.revision, &finding.message())
             }),
             _ => None,
+        };
+        if refusal.is_some() {
+            return refusal;
         }
-    })
+    }
+    None
 }
 
 /// Returns the findings about a handle that its plan repairs.

@@ -65,7 +65,7 @@ impl HandlePlan<'_, '_> {
     pub(super) fn plan(self, planner: &mut Planner<'_, '_>, countings: &mut Countings) {
         let desired = self.desired();
         let decision = self.decide(&desired, |block| planner.index().is_unchecked(*block));
-        let counted = match &decision {
+        let first_counted = match &decision {
             Decision::DeleteAfter(block, revision) => {
                 let delete = self.delete(revision.clone());
                 let down = &mut countings.entry(*block).or_default().down;
@@ -81,11 +81,10 @@ impl HandlePlan<'_, '_> {
             |key: &Key| matches!(key, Key::Block(block) if planner.corrupt.blocks.contains_key(block));
         evidence.retain(|(key, _)| !is_corrupt(key));
         let only_strays = edits.is_empty() && !self.strays.is_empty();
-        edits.extend(
-            self.strays
-                .iter()
-                .map(|stray| Edit::Delete(Key::Handle(stray.value.id().to_string()), stray.revision.clone())),
-        );
+        for stray in &self.strays {
+            let key = Key::Handle(stray.value.id().to_string());
+            edits.push(Edit::Delete(key, stray.revision.clone()));
+        }
 
         // The change is reported with the first write that makes it.
         let mut change = self.change(&desired, only_strays);
@@ -97,10 +96,11 @@ impl HandlePlan<'_, '_> {
         if change.repairs.is_empty() {
             return;
         }
-        if counted.is_none() {
+        if first_counted.is_none() {
             change.detail = "it is correct once the block is".to_owned();
         }
-        if let Some(block) = counted.or_else(|| self.moved.keys().next().copied()) {
+        let first_moved = self.moved.keys().next().copied();
+        if let Some(block) = first_counted.or(first_moved) {
             countings.entry(block).or_default().changes.push(change);
         }
     }
@@ -138,10 +138,8 @@ impl HandlePlan<'_, '_> {
         let is_corrected = !self.repairs.is_empty();
         let claimed = self.claimed();
         let knows_moved = self.moved.keys().any(|block| claimed.contains_key(block));
-        let recorded = || {
-            let recorded = self.recorded.iter().filter(|(block, _)| is_untouched(block));
-            recorded.map(|(block, count)| (*block, *count))
-        };
+        let mut untouched_counts = self.recorded.clone();
+        untouched_counts.retain(|block, _| is_untouched(block));
 
         match (&self.observed, desired.is_empty(), self.moved.last_key_value()) {
             // The object has no findings, or they cannot be repaired.
@@ -164,20 +162,20 @@ impl HandlePlan<'_, '_> {
             }
 
             (Observed::MarkedDeleted(revision), true, _) => Decision::Delete((*revision).clone()),
-            (Observed::MarkedDeleted(_), false, _) => Decision::Revive(recorded().collect()),
+            (Observed::MarkedDeleted(_), false, _) => {
+                Decision::Revive(untouched_counts.into_iter().collect())
+            }
 
             (Observed::Missing, ..) => {
                 let mut handle = Handle::new(self.id);
-                for (block, count) in recorded() {
+                for (block, count) in untouched_counts {
                     handle.set_count(block, count);
                 }
                 // A handle that only changing blocks record is created with the first of these blocks.
-                let is_empty = handle.blocks().next().is_none();
-                if is_empty {
-                    Decision::Keep
-                } else {
-                    Decision::Create(handle)
+                if handle.blocks().next().is_none() {
+                    return Decision::Keep;
                 }
+                Decision::Create(handle)
             }
         }
     }
@@ -191,23 +189,20 @@ impl HandlePlan<'_, '_> {
     ) -> Vec<(IpNet, i64)> {
         let is_corrected = !self.repairs.is_empty();
         let blocks: BTreeSet<IpNet> = claimed.keys().chain(self.recorded.keys()).copied().collect();
-        let correction = |block: IpNet| {
+        let mut corrections = Vec::new();
+        for block in blocks {
+            if !is_untouched(&block) {
+                continue;
+            }
             let claimed_count = claimed.get(&block).copied();
             let recorded_count = self.recorded.get(&block).copied().unwrap_or_default();
             let is_needless = claimed_count == Some(0) && recorded_count == 0;
             let is_wrong = claimed_count.unwrap_or_default() != recorded_count;
             if is_needless || (is_wrong && is_corrected) {
-                Some((block, recorded_count))
-            } else {
-                None
+                corrections.push((block, recorded_count));
             }
-        };
-
-        blocks
-            .into_iter()
-            .filter(is_untouched)
-            .filter_map(correction)
-            .collect()
+        }
+        corrections
     }
 
     /// Returns the edits to write before the blocks, with their preconditions. Under a deleted handle, blocks must
@@ -227,19 +222,20 @@ impl HandlePlan<'_, '_> {
                 (vec![self.edit(HandleEdit::Counts(revision, counts))], evidence)
             }
             Decision::Create(handle) => {
-                let evidence = handle.blocks().take(MOST_NAMED);
-                let evidence = evidence
-                    .map(|(block, _)| self.records(block, 1..=usize::MAX))
-                    .collect();
+                let mut evidence = Vec::new();
+                for (block, _) in handle.blocks().take(MOST_NAMED) {
+                    evidence.push(self.records(block, 1..=usize::MAX));
+                }
                 let key = Key::Handle(self.id.to_owned());
                 let handle = Box::new(Object::Handle(handle));
                 (vec![Edit::Create(key, handle)], evidence)
             }
             Decision::Revive(counts) => {
-                let edits = counts
-                    .into_iter()
-                    .map(|(block, by)| self.edit(HandleEdit::Increment(block, by)));
-                (edits.collect(), Vec::new())
+                let mut edits = Vec::new();
+                for (block, count) in counts {
+                    edits.push(self.edit(HandleEdit::Increment(block, count)));
+                }
+                (edits, Vec::new())
             }
         }
     }
@@ -312,12 +308,12 @@ impl HandlePlan<'_, '_> {
                     .insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, by)));
             } else if by < 0 {
                 let most = usize::try_from(recorded).unwrap_or_default();
-                let rests_on = (count_before > recorded).then(|| self.records(*block, 0..=most));
-                let down = (
-                    edit(HandleEdit::Decrement(*block, -by)),
-                    rests_on.into_iter().collect(),
-                );
-                counting.down.insert(self.id.to_owned(), down);
+                let mut evidence = Vec::new();
+                if count_before > recorded {
+                    evidence.push(self.records(*block, 0..=most));
+                }
+                let decrement = edit(HandleEdit::Decrement(*block, -by));
+                counting.down.insert(self.id.to_owned(), (decrement, evidence));
             } else if is_needless {
                 // An increment by 0 removes a count of 0, which would keep the handle after the release of its last
                 // address.

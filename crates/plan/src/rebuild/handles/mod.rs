@@ -60,10 +60,10 @@ impl UncountableHandles {
             return Some(Refusal::new(SkipReason::HandleNotStorable, detail));
         }
 
-        let collides = !self.colliding.is_empty() && self.colliding.contains(&id.to_lowercase());
-        collides.then(|| {
+        if !self.colliding.is_empty() && self.colliding.contains(&id.to_lowercase()) {
             let detail = format!("its handle {id} shares one object with a handle that differs only in case");
-            Refusal::new(SkipReason::NeedsDecision, detail)
-        })
+            return Some(Refusal::new(SkipReason::NeedsDecision, detail));
+        }
+        None
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::IpAddr;
+use std::num::ParseIntError;
 
 use calipam_check::{EarlierFinding, NoReport};
 use calipam_model::attributes::Attribute;
@@ -30,17 +31,16 @@ impl ReportFile {
         let Some(address) = parse_address(address) else {
             return;
         };
-        let elements = elements
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_object);
-        let seen: Vec<Observation> = elements
-            .filter(|element| is_released(element))
-            .filter_map(allocation)
-            .collect();
-        if !seen.is_empty() {
-            self.listed.insert(address, seen);
+        let mut observations = Vec::new();
+        for element in elements.as_array().into_iter().flatten() {
+            if let Some(fields) = element.as_object()
+                && is_released(fields)
+            {
+                observations.extend(allocation(fields));
+            }
+        }
+        if !observations.is_empty() {
+            self.listed.insert(address, observations);
         }
     }
 }
@@ -79,24 +79,24 @@ fn add_finding(seen: &mut Observations, finding: &Value) -> Result<(), NoReport>
     if code == "orphan-handle" {
         seen.handles.insert(subject.name, unused.revision);
     } else if let Some(address) = parse_address(&subject.name) {
-        let all = seen.addresses.entry(address).or_default();
-        for Recorded {
-            handle,
-            attributes,
-            sequence_number,
-        } in unused.records
-        {
-            let sequence = sequence_number.map(|digits| digits.parse::<u64>()).transpose();
-            let sequence = sequence.map_err(|error| undecodable(&error))?;
-            let has_owner = attributes.is_some();
+        let observations = seen.addresses.entry(address).or_default();
+        for recorded in unused.records {
+            let sequence = match recorded.sequence_number {
+                Some(digits) => Some(
+                    digits
+                        .parse()
+                        .map_err(|error: ParseIntError| undecodable(&error))?,
+                ),
+                None => None,
+            };
+            let has_owner = recorded.attributes.is_some();
             let record = Attribute {
-                handle,
-                owner: attributes,
+                handle: recorded.handle,
+                owner: recorded.attributes,
                 ..Attribute::default()
-            }
-            .into();
-            all.push(Observation {
-                record,
+            };
+            observations.push(Observation {
+                record: record.into(),
                 has_owner,
                 sequence,
             });

@@ -88,7 +88,8 @@ impl<'s> Selection<'_, 's> {
         reports: &[&Observations],
     ) -> Option<Refusal> {
         let held = allocations(self.basis, finding);
-        let saw_all = |report: &Observations| held.iter().all(|held| report.saw(address, &held.guard));
+        let saw_all =
+            |report: &Observations| held.iter().all(|allocated| report.saw(address, &allocated.guard));
         let report = reports.iter().find(|report| !saw_all(report))?;
         let name = &report.name;
 
@@ -133,10 +134,10 @@ impl<'s> Selection<'_, 's> {
     /// that a running pod still needs, or that was seen only once: a plugin writes the handle before the block.
     fn choose_orphan(&mut self, id: &str, finding: &'s Finding, reports: &[&Observations]) {
         let revision = revision_of(finding);
-        let changed_since = reports
+        let differing_report = reports
             .iter()
             .find(|report| Some(&report.handles[id]) != revision.as_ref());
-        if let Some(report) = changed_since {
+        if let Some(report) = differing_report {
             let detail = format!("{id} has changed since {} was written", report.name);
             self.skip_finding(finding, SkipReason::ReportDiffers, detail);
             return;

@@ -207,11 +207,14 @@ fn is_recorded_for(finding: &Finding, node: &str) -> bool {
     let Evidence::Address(evidence) = &finding.evidence else {
         return false;
     };
-    evidence
-        .records
-        .iter()
-        .all(|record| match record.record.as_ref().get("node") {
+    for record in &evidence.records {
+        let is_for_node = match record.record.as_ref().get("node") {
             Some(recorded) => recorded == *node,
             None => record.block_owner.as_ref().and_then(BlockOwner::host) == Some(node),
-        })
+        };
+        if !is_for_node {
+            return false;
+        }
+    }
+    true
 }

@@ -108,7 +108,7 @@ impl Begin {
         let start = Start {
             nodes: Vec::new(),
             pods: Vec::new(),
-            ..Start::of(&snapshot)
+            ..Start::from_snapshot(&snapshot)
         };
         Ok(Self {
             start,
