@@ -87,17 +87,24 @@ impl ServiceRequest {
             let read = |text| named_pools(text, pools, is_v4).map_err(unreadable);
             text.as_deref().map(read).transpose()
         };
-        let unreadable = |calico| Unreadable {
-            field: ADDRESSES,
-            calico,
-        };
         Ok(Wishes {
             pools_v4: pools_of(&self.pools_v4, POOLS_V4, true)?,
             pools_v6: pools_of(&self.pools_v6, POOLS_V6, false)?,
-            addresses: match self.addresses.as_deref() {
-                Some(text) => named_addresses(text).map_err(unreadable)?,
-                None => Vec::new(),
-            },
+            addresses: self.named_addresses()?,
+        })
+    }
+
+    /// Reads the annotation [`ADDRESSES`]: at most one address of each family.
+    ///
+    /// # Errors
+    /// If the controller cannot read it.
+    pub fn named_addresses(&self) -> Result<Vec<IpAddr>, Unreadable> {
+        let Some(text) = &self.addresses else {
+            return Ok(Vec::new());
+        };
+        named_addresses(text).map_err(|calico| Unreadable {
+            field: ADDRESSES,
+            calico,
         })
     }
 
