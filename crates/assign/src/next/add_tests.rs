@@ -45,11 +45,12 @@ fn world(addresses: &[&str]) -> World {
 
 /// The answers for a pod of the machine with these annotations. Asks both ways, which must agree.
 fn add(world: &World, annotations: Annotations) -> Vec<(Family, Answer)> {
+    let machine = &world.0.machines[0].value;
     let request = PodRequest {
         annotations,
         machine: Some(MachineReference {
-            name: "vm".into(),
-            uid: "u1".into(),
+            name: machine.name.clone(),
+            uid: machine.uid.clone(),
         }),
         ..PodRequest::default()
     };
@@ -119,6 +120,36 @@ fn a_machine_gets_one_address_for_each_that_its_pod_names() {
     let any = Annotations::default();
     let found = add(&world(&["10.0.0.8", "fd00::8"]), any);
     assert_eq!(reasons(&found), ["IPv4 10.0.0.8", "IPv6 fd00::8"]);
+}
+
+/// The handle of a machine is its network, its namespace and its name, at most 128 characters.
+#[test]
+fn calico_crashes_at_a_machine_whose_name_is_too_long_for_a_handle() {
+    let named_with = |length: usize| {
+        let mut world = world(&[]);
+        world.0.machines[0].value.name = "v".repeat(length);
+        world
+    };
+    let longest = 128 - "k8s-pod-network.vmi.ns.".len();
+    let any = Annotations::default;
+    assert_eq!(reasons(&add(&named_with(longest), any())), ["IPv4 10.0.0.8"]);
+    let crash = "virtual-machine-name-too-long: netplugin failed: \"panic: runtime error: slice bounds out of range [:107] with length 43…";
+    let too_long = named_with(longest + 1);
+    assert_eq!(reasons(&add(&too_long, any())), [format!("IPv4 {crash}")]);
+
+    let mut forgets = named_with(longest + 1);
+    forgets.put(
+        "/calico/resources/v3/projectcalico.org/ipamconfigurations/default",
+        r#"{"spec":{"autoAllocateBlocks":true,"kubeVirtVMAddressPersistence":"Disabled"}}"#,
+    );
+    assert_eq!(reasons(&add(&forgets, any())), ["IPv4 10.0.0.8"]);
+
+    // calipam's plugin takes a hash.
+    let mut own = named_with(longest + 1);
+    for node in &mut own.0.nodes {
+        node.value.plugin = Some("calipam 0.1.0".to_owned());
+    }
+    assert_eq!(reasons(&add(&own, any())), ["IPv4 10.0.0.8"]);
 }
 
 /// The main plugin finds another fault of the request first, or the address taken.

@@ -16,6 +16,10 @@ use crate::owners::{NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates};
 
 /// The network of Calico's usual CNI configuration.
 const NETWORK: &str = "k8s-pod-network";
+/// The maximum length of a virtual machine's handle.
+const MOST_HANDLE: usize = 128;
+/// The length of the hash with which Calico's plugin replaces longer names.
+const HASH: usize = 43;
 /// The first Calico version whose plugin knows virtual machines.
 const KNOWS_MACHINES_SINCE: (u32, u32) = (3, 32);
 
@@ -74,8 +78,14 @@ impl Outlook<'_> {
             }
             return Ok(None);
         }
+        let plugin = self.plugin_on(pod.node);
+        if plugin == Plugin::Calico
+            && let Some(crash) = crash_at_name(namespace, name)
+        {
+            return Err(crash);
+        }
         let handle = self.machine_handle(namespace, name);
-        let addresses = self.machine_addresses(self.plugin_on(pod.node), &handle)?;
+        let addresses = self.machine_addresses(plugin, &handle)?;
         if addresses.is_empty() && is_target {
             let calico_message = format!("migration target pod but no IP allocated to VM handle {handle}");
             return Err(Refused::new(Reason::NothingToMigrate, calico_message));
@@ -159,4 +169,20 @@ impl Outlook<'_> {
             first: None,
         }
     }
+}
+
+/// The refusal of a virtual machine whose handle would be too long. Calico's plugin replaces the names by a hash, cuts the
+/// hash to the length that is left, which is more than the hash has, and crashes.
+fn crash_at_name(namespace: &str, name: &str) -> Option<Refused> {
+    let prefix = NETWORK.len() + ".vmi.".len();
+    let names = namespace.len() + ".".len() + name.len();
+    if prefix + names <= MOST_HANDLE {
+        return None;
+    }
+    let end = MOST_HANDLE - "_".len() - prefix;
+    let calico_message = format!(
+        "netplugin failed: \"panic: runtime error: slice bounds out of range [:{end}] with length {HASH}…"
+    );
+    let reason = Reason::MachineNameTooLong(format!("{namespace}/{name}"));
+    Some(Refused::new(reason, calico_message))
 }

@@ -166,6 +166,9 @@ pub enum Reason {
     /// The virtual machine's address is in no enabled pool.
     #[error("its virtual machine has {0}, which is in no enabled pool")]
     MachineOutsidePools(IpAddr),
+    /// The names of the virtual machine and its namespace are too long for a handle.
+    #[error("the name of its virtual machine {0} is too long for a handle, and Calico's plugin crashes")]
+    MachineNameTooLong(String),
     /// The pod names two addresses, and gets its virtual machine's address for each.
     #[error(
         "its annotation ipAddrs names two addresses, and Calico's plugin gives it {0} twice, the one of its virtual machine"
@@ -244,6 +247,7 @@ impl Reason {
             Self::MigrationOff => "migration-without-persistence",
             Self::NothingToMigrate => "nothing-to-migrate",
             Self::MachineOutsidePools(_) => "virtual-machine-outside-pools",
+            Self::MachineNameTooLong(_) => "virtual-machine-name-too-long",
             Self::OneForEach(_) => "virtual-machine-names-two-addresses",
             Self::Other => "other",
         }
@@ -277,6 +281,7 @@ impl Reason {
                 | Self::MigrationOff
                 | Self::NothingToMigrate
                 | Self::MachineOutsidePools(_)
+                | Self::MachineNameTooLong(_)
                 | Self::OneForEach(_)
         )
     }

@@ -1,10 +1,11 @@
 //! A node's tunnel addresses, as calico-node assigns and releases them when it starts, and whenever a pool or its own
 //! node changes (`node/pkg/allocateip`).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
+use calipam_model::attributes::Attribute;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::plugin::Plugin;
 use calipam_model::pool::{Pool, PoolUse};
@@ -19,7 +20,8 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::family::Family;
 use crate::on_snapshot::{SnapshotStore, without_waiting};
-use crate::request::AutoAssign;
+use crate::release::Release;
+use crate::request::{AssignIp, AutoAssign};
 
 /// The order in which calico-node looks after the kinds of tunnels.
 const ORDER: [TunnelKind; 5] = [
@@ -112,7 +114,7 @@ pub enum TunnelStep {
     Assign { given: Given, why: TunnelLack },
     /// No address can be assigned. calico-node then fails and starts again.
     Refuse { refused: Refused, why: TunnelLack },
-    /// calico-node fails at an earlier kind of tunnel, so it does not look after this one.
+    /// calico-node fails at another kind of tunnel before it writes the node, whose address stays as it is.
     NotReached,
 }
 
@@ -140,6 +142,18 @@ pub enum TunnelLack {
     /// calico-node fails until the cooldown is over.
     #[error("it was released, and its cooldown is not over")]
     Cooling,
+    /// The record is from an old Calico. calico-node releases the address to record it again, and its cooldown begins.
+    #[error("it is recorded without an owner, and has a cooldown before it can be recorded again")]
+    OfOldCalico,
+    #[error("no pool offers one any more")]
+    NotOffered,
+}
+
+impl TunnelLack {
+    /// True if calico-node releases what the tunnel's handle holds before it assigns another address.
+    fn releases(&self) -> bool {
+        matches!(self, Self::NoAddress | Self::NotRecorded | Self::OtherPool)
+    }
 }
 
 impl Outlook<'_> {
@@ -150,77 +164,152 @@ impl Outlook<'_> {
             return Vec::new();
         }
         self.run(Plugin::Calico, |allocator, events| {
-            let mut answers = Vec::new();
-            let mut fails = false;
-            for kind in ORDER {
-                let tunnel = node.tunnels.iter().find(|(other, _)| *other == kind);
-                let has = tunnel.map(|(_, address)| *address);
-                let offering: Vec<IpNet> = pools.of(node, kind).map(|pool| pool.cidr).collect();
-                let is_needed = !offering.is_empty() && (has.is_some() || pools.uses(kind));
-                if has.is_none() && !is_needed {
-                    continue;
-                }
-                let next = if fails {
-                    TunnelStep::NotReached
-                } else {
-                    self.tunnel_step(node, kind, has, &offering, allocator, events)
-                };
-                fails |= next.refused().is_some();
-                answers.push(TunnelAnswer { kind, has, next });
+            let tunnels = NodeTunnels {
+                outlook: self,
+                node,
+                pools,
+                allocator,
+                events,
+            };
+            let first = tunnels.answers();
+            if !fails(&first) || !allocator.store().has_writes() {
+                return first;
             }
-            answers
+
+            // calico-node starts again, and finds what it has changed.
+            let second = tunnels.answers();
+            if fails(&second) { first } else { second }
         })
     }
+}
 
-    fn tunnel_step(
-        &self,
-        node: &Node,
-        kind: TunnelKind,
-        has: Option<IpAddr>,
-        offering: &[IpNet],
-        allocator: &Allocator<&SnapshotStore<'_>>,
-        events: &dyn Fn() -> Vec<Event>,
-    ) -> TunnelStep {
-        if offering.is_empty() {
-            return TunnelStep::Remove;
+/// True if calico-node fails at one of the kinds.
+fn fails(answers: &[TunnelAnswer]) -> bool {
+    answers.iter().any(|answer| answer.next.refused().is_some())
+}
+
+/// The tunnels of a node, and the allocator in which calico-node's steps take effect.
+struct NodeTunnels<'a, 's> {
+    outlook: &'a Outlook<'s>,
+    node: &'a Node,
+    pools: &'a TunnelPools<'a>,
+    allocator: &'a Allocator<&'a SnapshotStore<'s>>,
+    /// Takes the allocator's events so far.
+    events: &'a dyn Fn() -> Vec<Event>,
+}
+
+impl NodeTunnels<'_, '_> {
+    /// Goes through the kinds in calico-node's order. What it releases for one kind is free for the next.
+    fn answers(&self) -> Vec<TunnelAnswer> {
+        let mut answers: Vec<TunnelAnswer> = Vec::new();
+        let mut has_failed = false;
+        for kind in ORDER {
+            let tunnel = self.node.tunnels.iter().find(|(other, _)| *other == kind);
+            let has = tunnel.map(|(_, address)| *address);
+            let offering: Vec<IpNet> = self.pools.of(self.node, kind).map(|pool| pool.cidr).collect();
+            let is_needed = !offering.is_empty() && (has.is_some() || self.pools.uses(kind));
+            let next = if has_failed {
+                TunnelStep::NotReached
+            } else if is_needed {
+                self.ensure(kind, has, &offering)
+            } else {
+                self.remove(kind, has)
+            };
+
+            let is_refused = next.refused().is_some();
+            if is_refused {
+                has_failed = true;
+                self.undo(&mut answers);
+            }
+            if has.is_some() || is_needed || is_refused {
+                answers.push(TunnelAnswer { kind, has, next });
+            }
         }
+        answers
+    }
+
+    /// Releases what was assigned before calico-node failed. It writes the node after all kinds, so that the node's
+    /// addresses stay as they are.
+    fn undo(&self, answers: &mut [TunnelAnswer]) {
+        for answer in answers {
+            if matches!(answer.next, TunnelStep::Assign { .. }) {
+                // calico-node logs an error, and fails for the first reason.
+                let _ = without_waiting(self.allocator.release_by_handle(&self.handle(answer.kind)));
+            }
+            if answer.next != TunnelStep::Keep {
+                answer.next = TunnelStep::NotReached;
+            }
+        }
+    }
+
+    fn handle(&self, kind: TunnelKind) -> String {
+        format!("{}{}", kind.handle_prefix(), self.node.name)
+    }
+
+    /// Releases the addresses of a kind of tunnel for which no pool offers one.
+    fn remove(&self, kind: TunnelKind, has: Option<IpAddr>) -> TunnelStep {
+        let handle = self.handle(kind);
+        let released = match (without_waiting(self.allocator.release_by_handle(&handle)), has) {
+            (Err(Error::NoHandle(_)), Some(address)) => self.release_without_handle(address, &handle),
+            (Err(Error::NoHandle(_)), None) => Ok(()),
+            (released, _) => released,
+        };
+        match released {
+            Ok(()) => TunnelStep::Remove,
+            Err(error) => self.failure(&error, TunnelLack::NotOffered),
+        }
+    }
+
+    /// Releases the node's own address if its handle does not exist: the address is from an old Calico, or the handle
+    /// was lost.
+    fn release_without_handle(&self, address: IpAddr, handle: &str) -> Result<(), Error> {
+        let record = match without_waiting(self.allocator.assignment_attributes(address)) {
+            Ok(record) => record,
+            Err(Error::InCooldown(_)) => return Ok(()),
+            Err(error) if is_not_recorded(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let mut release = Release::any(address);
+        match &record.handle {
+            None if has_no_owner(&record) => {}
+            Some(of_record) if of_record == handle => release.handle = Some(handle.to_owned()),
+            _ => return Ok(()),
+        }
+        let released = without_waiting(self.allocator.release_ips(&[release]));
+        released.map_or_else(|partly| Err(partly.error), |_| Ok(()))
+    }
+
+    /// Keeps or assigns the address of a kind of tunnel.
+    fn ensure(&self, kind: TunnelKind, has: Option<IpAddr>, offering: &[IpNet]) -> TunnelStep {
         let why = match has {
             None => TunnelLack::NoAddress,
-            Some(address) => match self.lack_of(node, kind, address, offering) {
-                None => return TunnelStep::Keep,
-                Some(TunnelLack::Cooling) => {
-                    let error = format!(
-                        "failed to get assignment attributes for CIDR '{address}': address {address} is in cooldown"
-                    );
-                    let refused = Refused::new(Reason::Other, error).of_calico_node();
-                    return TunnelStep::Refuse {
-                        refused,
-                        why: TunnelLack::Cooling,
-                    };
-                }
-                Some(why) => why,
+            Some(address) => match self.lack_of(kind, address, offering) {
+                Ok(None) => return TunnelStep::Keep,
+                Ok(Some(why)) => why,
+                Err(refused) => return *refused,
             },
         };
 
         // calico-node releases what its handle still holds, unless the address belongs to somebody else.
-        let handle = format!("{}{}", kind.handle_prefix(), node.name);
-        if why != TunnelLack::OfAnother
-            && let Err(error) = without_waiting(allocator.release_by_handle(&handle))
+        let handle = self.handle(kind);
+        if why.releases()
+            && let Err(error) = without_waiting(self.allocator.release_by_handle(&handle))
             && !matches!(error, Error::NoHandle(_))
         {
-            let refused = Refused::new(Reason::Other, self.calico_text(&error)).of_calico_node();
-            return TunnelStep::Refuse { refused, why };
+            return self.failure(&error, why);
         }
 
         let family = family_of(kind);
-        let request = NextAddress::new(&node.name, family, offering);
+        let request = NextAddress::new(&self.node.name, family, offering);
         let asked = AutoAssign {
             handle: Some(handle),
             ..request.for_use(PoolUse::Tunnel)
         };
-        let result = without_waiting(allocator.auto_assign(&asked));
+        drop((self.events)());
+        let result = without_waiting(self.allocator.auto_assign(&asked));
         let single_block = false;
-        match Answer::for_any_address(self, &request, single_block, result, events()).outcome {
+        let answer = Answer::for_any_address(self.outlook, &request, single_block, result, (self.events)());
+        match answer.outcome {
             Ok(given) => TunnelStep::Assign { given, why },
             Err(mut refused) => {
                 let of_pods = format!("failed to request {family} addresses: ");
@@ -235,40 +324,90 @@ impl Outlook<'_> {
         }
     }
 
-    /// Returns the reason why a node's tunnel address does not stay; `None` if it does. An address without attributes and
-    /// handle is from an old Calico, and gets them.
+    /// Returns the reason why a node's tunnel address does not stay; `None` if it does.
+    ///
+    /// # Errors
+    /// The step at which calico-node fails.
     fn lack_of(
         &self,
-        node: &Node,
         kind: TunnelKind,
         address: IpAddr,
         offering: &[IpNet],
-    ) -> Option<TunnelLack> {
-        if !self.pools().any(|pool| pool.cidr.contains(&address)) {
-            return Some(TunnelLack::NotRecorded);
-        }
-        let cidr = self.indexed.block_around(address);
-        let stored = cidr.and_then(|cidr| self.indexed.block(cidr));
-        let block = stored.and_then(|stored| stored.value.content.as_calico_takes());
-        let Some(allocation) = block.as_ref().and_then(|block| block.allocation_of(address)) else {
-            return Some(TunnelLack::NotRecorded);
+    ) -> Result<Option<TunnelLack>, Box<TunnelStep>> {
+        let record = match without_waiting(self.allocator.assignment_attributes(address)) {
+            Ok(record) => record,
+            Err(error) if is_not_recorded(&error) => return Ok(Some(TunnelLack::NotRecorded)),
+            Err(error) => {
+                let cause = self.outlook.calico_text(&error);
+                let calico_message =
+                    format!("failed to get assignment attributes for CIDR '{address}': {cause}");
+                let why = match error {
+                    Error::InCooldown(_) => TunnelLack::Cooling,
+                    _ => TunnelLack::NotRecorded,
+                };
+                return Err(Box::new(TunnelStep::Refuse {
+                    refused: Refused::new(Reason::Other, calico_message).of_calico_node(),
+                    why,
+                }));
+            }
         };
 
-        let record = allocation.attribute;
-        if record.is_cooling() {
-            return Some(TunnelLack::Cooling);
-        }
-        let has = |key: &str, value: &str| record.get(key).is_some_and(|attribute| attribute == *value);
-        if has("type", kind.attribute()) && has("node", &node.name) {
+        let has = |key: &str, value: &str| {
+            let owner = record.owner.as_ref();
+            owner
+                .and_then(|owner| owner.get(key))
+                .is_some_and(|attribute| attribute == value)
+        };
+        if has("type", kind.attribute()) && has("node", &self.node.name) {
             let stays = offering.iter().any(|pool| pool.contains(&address));
-            return if stays { None } else { Some(TunnelLack::OtherPool) };
+            return Ok(if stays { None } else { Some(TunnelLack::OtherPool) });
         }
-        if record.is_anonymous() {
-            None
-        } else {
-            Some(TunnelLack::OfAnother)
+        if record.handle.is_some() || !has_no_owner(&record) {
+            return Ok(Some(TunnelLack::OfAnother));
+        }
+        self.record_again(kind, address)
+            .map_err(|error| Box::new(self.failure(&error, TunnelLack::OfOldCalico)))
+    }
+
+    /// Records an address from an old Calico under the handle of its tunnel, for which it is released first. Returns the
+    /// reason why a node gets another address; `None` if it keeps this one.
+    fn record_again(&self, kind: TunnelKind, address: IpAddr) -> Result<Option<TunnelLack>, Error> {
+        let released = without_waiting(self.allocator.release_ips(&[Release::any(address)]));
+        if let Err(partly) = released {
+            return Err(partly.error);
+        }
+        let request = AssignIp {
+            handle: Some(self.handle(kind)),
+            ..AssignIp::new(&self.node.name, address)
+        };
+        match without_waiting(self.allocator.assign_ip(&request)) {
+            Ok(()) => Ok(None),
+            // Its own cooldown has begun.
+            Err(Error::AlreadyAssigned(_)) => Ok(Some(TunnelLack::OfOldCalico)),
+            Err(error) => Err(error),
         }
     }
+
+    /// The step at which calico-node fails with an error of the allocator.
+    fn failure(&self, error: &Error, why: TunnelLack) -> TunnelStep {
+        let refused = Refused::new(Reason::Other, self.outlook.calico_text(error));
+        TunnelStep::Refuse {
+            refused: refused.of_calico_node(),
+            why,
+        }
+    }
+}
+
+/// True if no record has the address.
+fn is_not_recorded(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NotAssigned(_) | Error::NoBlock(_) | Error::NoPoolOf(_)
+    )
+}
+
+fn has_no_owner(record: &Attribute) -> bool {
+    record.owner.as_ref().is_none_or(BTreeMap::is_empty)
 }
 
 impl Refused {

@@ -13,7 +13,9 @@ const VXLAN: &str = "vxlan-tunnel-addr-n1";
 /// A node `n1` with its own /30 block in a pool with VXLAN.
 struct World {
     snapshot: Snapshot,
+    config: Value,
     pool: Value,
+    pool_status: Value,
     node: Value,
     status: Value,
     records: Vec<Value>,
@@ -29,7 +31,9 @@ impl World {
         let pool = json!({"cidr": "10.0.0.0/28", "blockSize": 30, "vxlanMode": "Always"});
         Self {
             snapshot,
+            config: json!({"auto_allocate_blocks": true}),
             pool,
+            pool_status: json!({}),
             node: json!({}),
             status: json!({}),
             records: Vec::new(),
@@ -56,10 +60,10 @@ impl World {
 
     /// Each kind of tunnel, with the step and the new address.
     fn steps(mut self) -> Vec<(TunnelKind, String)> {
-        self.put("/calico/ipam/v2/config", &json!({"auto_allocate_blocks": true}));
+        self.put("/calico/ipam/v2/config", &self.config.clone());
         self.put(
             &format!("{RESOURCE_PREFIX}ippools/p"),
-            &json!({"spec": self.pool.clone()}),
+            &json!({"spec": self.pool.clone(), "status": self.pool_status.clone()}),
         );
         self.put(
             &format!("{RESOURCE_PREFIX}nodes/n1"),
@@ -72,8 +76,7 @@ impl World {
             &values::affinity_key("host/n1", cidr),
             &json!({"state": "confirmed"}),
         );
-        let handle = json!({"id": VXLAN, "block": {cidr: self.records.len()}});
-        self.put(&format!("/calico/ipam/v2/handle/{VXLAN}"), &handle);
+        self.put_handle(VXLAN, self.records.len());
 
         let outlook = Outlook::new(&self.snapshot).unwrap();
         let pools = TunnelPools::new(&self.snapshot);
@@ -98,6 +101,11 @@ impl World {
             .into_iter()
             .map(|answer| (answer.kind, step(answer.next)))
             .collect()
+    }
+
+    fn put_handle(&mut self, handle: &str, count: usize) {
+        let value = json!({"id": handle, "block": {"10.0.0.0/30": count}});
+        self.put(&format!("/calico/ipam/v2/handle/{handle}"), &value);
     }
 
     fn vxlan(self) -> String {
@@ -181,7 +189,15 @@ fn calico_node_fails_where_no_address_can_be_assigned() {
 
     let mut cooling = own();
     cooling["releasedAt"] = json!("2026-05-01T11:59:59Z");
-    let fails = World::named(cooling).vxlan();
+    let released = World::named(cooling.clone());
+    assert_eq!(
+        released.vxlan(),
+        format!("10.0.0.1 {:?}", TunnelLack::NotRecorded),
+        "its cooldown is over"
+    );
+    let mut world = World::named(cooling);
+    world.config["ipCooldownSeconds"] = json!(60);
+    let fails = world.vxlan();
     assert!(
         fails.starts_with(&format!("{:?} {:?}", Reason::Other, TunnelLack::Cooling)),
         "{fails}"
@@ -189,6 +205,64 @@ fn calico_node_fails_where_no_address_can_be_assigned() {
     assert!(
         fails.ends_with("for CIDR '10.0.0.0': address 10.0.0.0 is in cooldown"),
         "{fails}"
+    );
+}
+
+/// The pool is full, and changes from IP-in-IP to VXLAN.
+#[test]
+fn an_address_that_one_tunnel_loses_is_free_for_the_next() {
+    let mut world = World::new().with_pool("cidr", json!("10.0.0.0/30"));
+    world.node = json!({"bgp": {"ipv4IPIPTunnelAddr": "10.0.0.0"}});
+    let handle = "ipip-tunnel-addr-n1";
+    world.put_handle(handle, 1);
+    let record = json!({"handle_id": handle, "secondary": {"node": "n1", "type": "ipipTunnelAddress"}});
+    world.records = vec![record, pod(), pod(), pod()];
+    let assigned = format!("10.0.0.0 {:?}", TunnelLack::NoAddress);
+    let expected = [
+        (TunnelKind::Ipip, "remove".to_owned()),
+        (TunnelKind::Vxlan, assigned),
+    ];
+    assert_eq!(world.steps(), expected);
+}
+
+/// One address is free, and the node lacks two.
+#[test]
+fn calico_node_writes_no_address_if_it_fails_at_another_one() {
+    let mut world = World::new().with_pool("cidr", json!("10.0.0.0/30"));
+    world.pool["ipipMode"] = json!("Always");
+    world.records = vec![pod(); 3];
+    let steps = world.steps();
+    let [(TunnelKind::Ipip, first), (TunnelKind::Vxlan, second)] = steps.as_slice() else {
+        panic!("{steps:?}")
+    };
+    assert_eq!(first, "not reached");
+    assert!(second.starts_with("Exhausted"), "{second}");
+}
+
+#[test]
+fn an_address_in_a_pool_that_is_not_allocatable_counts_as_not_recorded() {
+    let mut world = World::named(own());
+    world.pool_status = json!({"conditions": [{"type": "Allocatable", "status": "False"}]});
+    let fails = world.vxlan();
+    assert!(
+        fails.contains(&format!("{:?}", TunnelLack::NotRecorded)),
+        "{fails}"
+    );
+    assert!(fails.ends_with("cannot find a qualified ippool"), "{fails}");
+}
+
+#[test]
+fn an_address_of_an_old_calico_is_recorded_again_unless_its_cooldown_begins() {
+    let old = json!({"handle_id": null, "secondary": null});
+    let mut cooling = World::named(old.clone());
+    cooling.config["ipCooldownSeconds"] = json!(60);
+    assert_eq!(cooling.vxlan(), format!("10.0.0.1 {:?}", TunnelLack::OfOldCalico));
+
+    // A pod's address that nobody owns is not the tunnel's.
+    let with_handle = json!({"handle_id": "h", "secondary": null});
+    assert_eq!(
+        World::named(with_handle).vxlan(),
+        format!("10.0.0.1 {:?}", TunnelLack::OfAnother)
     );
 }
 

@@ -209,6 +209,45 @@ fn services_where_the_controller_is_off() {
     assert_eq!(causes(&cluster), [Value::Null; 0]);
 }
 
+/// The controller leaves a service as it is if it cannot read an annotation, and serves none if it is off.
+#[test]
+fn a_service_with_its_address_lacks_none_whatever_the_controller_does() {
+    let cluster = |addresses: &str| {
+        let mut service = web();
+        service.ingress = vec!["10.250.0.0".parse().unwrap()];
+        service.request.addresses = Some(addresses.to_owned());
+        let handle = service.handle();
+        let record = json!({"handle_id": handle, "secondary":
+            {"type": "LoadBalancer", "namespace": "default", "service": "web"}});
+        let mut cluster = whole();
+        add_service(&mut cluster, service);
+        cluster.block("10.250.0.0/30", "virtual:load-balancer", [record]);
+        cluster
+    };
+    let messages = |cluster: &Cluster| -> Vec<String> {
+        let found = findings(cluster).into_iter();
+        let about = found.filter(|finding| finding.code == Code::ServiceWithoutAddress);
+        about.map(|finding| finding.message()).collect()
+    };
+    let healthy = cluster("[\"10.250.0.0\"]");
+    assert_eq!(messages(&healthy), [""; 0]);
+    assert_eq!(messages(&cluster("")), [""; 0], "the annotation cannot be read");
+
+    let mut off = cluster("[\"10.250.0.0\"]");
+    off.0.kube_controllers = None;
+    off.0.mark_read([Source::KubeControllersConfiguration]);
+    assert_eq!(messages(&off), [""; 0], "the controller is off");
+    off.0.services[0].value.request.addresses = Some("[\"10.250.0.0\", \"fd00::9\"]".into());
+    let lacks = "default/web is a LoadBalancer service without an IPv6 address: ";
+    let found = messages(&off);
+    assert!(found.len() == 1 && found[0].starts_with(lacks), "{found:?}");
+
+    let mut two = cluster("x");
+    two.0.services[0].value.request.dual_stack = true;
+    let found = messages(&two);
+    assert!(found.len() == 1 && found[0].starts_with(lacks), "{found:?}");
+}
+
 #[test]
 fn a_service_of_two_families_needs_both_addresses() {
     let mut cluster = whole();

@@ -57,6 +57,13 @@ fn without_address(
         .iter()
         .filter(|family| family.family.is_needed && Services::lacks(service, family.family.family))
         .collect();
+    let lacked: Vec<Family> = match &explained.state {
+        ServiceState::Served => missing.iter().map(|family| family.family.family).collect(),
+        _ => lacked_by_request(service),
+    };
+    if lacked.is_empty() && !service.ingress.is_empty() {
+        return None;
+    }
     let cause = match &explained.state {
         ServiceState::Served if missing.is_empty() => return None,
         ServiceState::Served if !explained.settles => Some(NoAddress::NeverSettles),
@@ -92,8 +99,8 @@ fn without_address(
         (_, Some(NoAddress::Refused) | None) => in_words(&missing),
         (_, Some(cause)) => format!(": {cause}"),
     };
-    let lacked = match &missing[..] {
-        [one] if !service.ingress.is_empty() => format!("an {} address", one.family.family),
+    let lacked = match &lacked[..] {
+        [family] if !service.ingress.is_empty() => format!("an {family} address"),
         _ => "an address".to_owned(),
     };
 
@@ -113,6 +120,23 @@ fn without_address(
         evidence,
     );
     Some(finding.depending_on([service.key()]))
+}
+
+/// The families in which the service's status lacks an address, judged by its request alone: the families of the addresses
+/// that it names, or both families if it needs two addresses. An annotation that cannot be read names no address.
+fn lacked_by_request(service: &Service) -> Vec<Family> {
+    let named = service.request.named_addresses().unwrap_or_default();
+    let is_asked = |family: Family| {
+        let mut of_named = named.iter().map(|address| Family::of_address(*address));
+        of_named.any(|of_address| of_address == family) || named.is_empty() && service.request.dual_stack
+    };
+    let mut lacked = Vec::new();
+    for family in Family::BOTH {
+        if is_asked(family) && Services::lacks(service, family) {
+            lacked.push(family);
+        }
+    }
+    lacked
 }
 
 /// The reason why the controller gets no address for some families of a service; `None` if it asked for all of them.

@@ -106,3 +106,31 @@ fn a_key_of_wireguard_needs_an_address_of_its_family() {
     let fields = "spec.wireguard.interfaceIPv4Address and spec.wireguard.interfaceIPv6Address";
     assert_eq!(missing(&two), says(fields));
 }
+
+/// Both nodes need two kinds of tunnels, and node-2 lacks one. Its other address is in a pool that closes.
+#[test]
+fn the_reason_can_be_another_tunnel_of_the_node() {
+    let message = |status: Value| {
+        let v4 = json!({"cidr": "10.244.0.0/16", "blockSize": 30, "vxlanMode": "Always"});
+        let both = json!({"ipv4VXLANTunnelAddr": "10.244.9.0", "ipv6VXLANTunnelAddr": "fd00::"});
+        let node = json!({"spec": {"ipv6VXLANTunnelAddr": "fd00::4"}});
+        let mut cluster = cluster(both, node, json!({}), v4);
+        let v6 = json!({"cidr": "fd00::/64", "blockSize": 126, "vxlanMode": "Always"});
+        cluster.put(
+            &format!("{RESOURCE_PREFIX}ippools/six"),
+            json!({"spec": v6, "status": status}),
+        );
+        let record = json!({"handle_id": "vxlan-v6-tunnel-addr-node-2",
+            "secondary": {"node": "node-2", "type": "vxlanV6TunnelAddress"}});
+        cluster.block("fd00::4/126", "host:node-2", [record]);
+        cluster.handle("vxlan-v6-tunnel-addr-node-2", json!({"fd00::4/126": 1}));
+        cluster.config(json!({"auto_allocate_blocks": true}));
+        cluster.0.mark_read(calipam_model::snapshot::ALLOCATION_SOURCES);
+        missing(&cluster)
+    };
+    let lacks = says("spec.ipv4VXLANTunnelAddr").remove(0);
+    assert_eq!(message(json!({})), [lacks.as_str()]);
+    let closed = json!({"conditions": [{"type": "Allocatable", "status": "False"}]});
+    let reason = "calico-node does not assign it, since it fails at the node's VXLAN (IPv6) tunnel: no pool is enabled";
+    assert_eq!(message(closed), [format!("{lacks}; {reason}")]);
+}

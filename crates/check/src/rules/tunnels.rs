@@ -71,19 +71,25 @@ fn has_tunnel(node: &Node, kind: TunnelKind) -> bool {
     node.tunnels.iter().any(|(other, _)| *other == kind)
 }
 
-/// Returns the reason why calico-node cannot assign one of the addresses that a node lacks.
+/// Returns the reason why calico-node cannot assign one of the addresses that a node lacks. If it fails at another kind
+/// of tunnel, it assigns none.
 fn reason_of_refusal(tunnels: &[TunnelAnswer], lacking: &[TunnelKind]) -> Option<String> {
-    for tunnel in tunnels {
-        if lacking.contains(&tunnel.kind)
-            && let Some(refused) = tunnel.next.refused()
-        {
-            return Some(refused.reason.to_string());
-        }
+    let is_lacking = |tunnel: &TunnelAnswer| lacking.contains(&tunnel.kind);
+    let failing = tunnels.iter().find(|tunnel| tunnel.next.refused().is_some())?;
+    let reason = failing.next.refused()?.reason.to_string();
+    if is_lacking(failing) {
+        return Some(format!("cannot assign it: {reason}"));
     }
-    None
+    if !tunnels.iter().any(is_lacking) {
+        return None;
+    }
+    let name = failing.kind.name();
+    Some(format!(
+        "does not assign it, since it fails at the node's {name} tunnel: {reason}"
+    ))
 }
 
-/// Reports a node that lacks tunnel addresses, with the reason why calico-node cannot assign them, if there is one.
+/// Reports a node that lacks tunnel addresses, with the reason why calico-node does not assign them, if there is one.
 fn new_finding(node: &Node, lacking: &[TunnelKind], refusal: Option<String>) -> Finding {
     let name = node.name.clone();
     let fields: Vec<OwnerField> = lacking.iter().map(|kind| OwnerField::Tunnel(*kind)).collect();
@@ -93,7 +99,7 @@ fn new_finding(node: &Node, lacking: &[TunnelKind], refusal: Option<String>) -> 
         list(&fields)
     );
     if let Some(refusal) = refusal {
-        message.push_str(&format!("; calico-node cannot assign it: {refusal}"));
+        message.push_str(&format!("; calico-node {refusal}"));
     }
     let evidence = OwnerEvidence {
         node: name.clone(),

@@ -223,6 +223,10 @@ fn step_for_reason(reason: &Reason) -> Option<String> {
         Reason::MachineOutsidePools(address) => {
             format!("see which pool the address is in: {}", show_address(address))
         }
+        Reason::MachineNameTooLong(_) => format!(
+            "give the virtual machine a shorter name, or let virtual machines take new addresses at each start: {}",
+            calicoctl("ipam configure --kubevirt-ip-persistence=Disabled")
+        ),
     };
     Some(step)
 }

@@ -219,7 +219,11 @@ fn tunnel_sentence(tunnel: &TunnelAnswer) -> String {
             refused.reason
         ),
         TunnelStep::NotReached => {
-            format!("its {name} tunnel stays as it is, since calico-node fails before")
+            let state = match tunnel.has {
+                Some(_) => "as it is",
+                None => "without address",
+            };
+            format!("its {name} tunnel stays {state}, since calico-node fails before it writes the node")
         }
     }
 }

@@ -91,11 +91,19 @@ impl ServiceRequest {
             let cidrs = named_pools(text, pools, Family::V6);
             wishes.pools_v6 = Some(cidrs.map_err(|calico| Unreadable::new(POOLS_V6, calico))?);
         }
-        if let Some(text) = &self.addresses {
-            let addresses = named_addresses(text);
-            wishes.addresses = addresses.map_err(|calico| Unreadable::new(ADDRESSES, calico))?;
-        }
+        wishes.addresses = self.named_addresses()?;
         Ok(wishes)
+    }
+
+    /// Reads the annotation [`ADDRESSES`]: at most one address of each family.
+    ///
+    /// # Errors
+    /// If the controller cannot read it.
+    pub fn named_addresses(&self) -> Result<Vec<IpAddr>, Unreadable> {
+        match &self.addresses {
+            Some(text) => named_addresses(text).map_err(|calico| Unreadable::new(ADDRESSES, calico)),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Reads `spec.loadBalancerIP`; `None` if it is not set.
