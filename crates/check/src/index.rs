@@ -257,6 +257,18 @@ impl<'s> Index<'s> {
         blocks::blocks_around(&self.blocks, address)
     }
 
+    /// Returns the largest block that contains an address, and all blocks inside of that one.
+    pub(crate) fn group_around(&self, address: IpAddr) -> &[IndexedBlock<'s>] {
+        let Some(largest) = self.blocks_around(address).next() else {
+            return &[];
+        };
+        // A block is followed by the blocks inside of it.
+        let start = self.blocks.partition_point(|block| block.key < largest.key);
+        let from_largest = &self.blocks[start..];
+        let is_inside = |block: &IndexedBlock<'s>| largest.key.contains(&block.key);
+        &from_largest[..from_largest.partition_point(is_inside)]
+    }
+
     /// Returns all records in readable blocks, block by block.
     pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_, 's>> {
         let blocks = self.blocks.iter();

@@ -389,7 +389,8 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
         if export.taken_at >= checked_at {
             continue;
         }
-        let Some(snapshot) = export.read(Part::Whole, &progress(&meter))? else {
+        let read = export.read(Part::Whole, &progress(&meter));
+        let Some(snapshot) = read.inspect_err(|_| meter.end())? else {
             continue;
         };
         let shows_users = snapshot.has_read(Source::Endpoints) || snapshot.has_read(Source::Pods);

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::structure_tests::{self, evidence, findings};
 use crate::test_cluster::{Cluster, pod};
+use crate::{Code, Options, check};
 
 pub(super) fn revision(version: &str) -> Revision {
     let version = ObjectVersion {
@@ -261,6 +262,28 @@ fn addresses_that_bypass_ipam_accuse_nobody() {
     let mut cluster = kubernetes(Value::Null);
     cluster = with_pods(cluster, &[pod]);
     assert_eq!(verdict(&cluster), [""; 0]);
+}
+
+/// A second read of the finding has to include each of two blocks that overlap.
+#[test]
+fn an_address_that_bypasses_ipam_and_is_recorded_depends_on_all_blocks_around_it() {
+    let fixed = PodParts {
+        request: no_ipam(r#"["10.244.1.0"]"#),
+        ..running("fixed", "10.244.1.0")
+    };
+    let pods = [running("web", "10.244.1.0"), fixed];
+    let mut cluster = with_pods(kubernetes(pod("node-1", "web")), &pods);
+    cluster.block("10.244.1.0/32", "host:node-1", []);
+
+    let report = check(&cluster.0, &Options::default());
+    let mut findings = report.findings.iter();
+    let duplicate = findings
+        .find(|finding| finding.code == Code::DuplicateAddress)
+        .unwrap();
+    for block in ["10.244.1.0/30", "10.244.1.0/32"] {
+        let key = Key::Block(block.parse().unwrap());
+        assert!(duplicate.depends_on.contains(&key), "{block}: {duplicate:?}");
+    }
 }
 
 #[test]

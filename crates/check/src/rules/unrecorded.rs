@@ -152,12 +152,11 @@ fn conflict(context: &Context<'_>, position: u32, address: IpAddr, origin: Origi
     let other_users = context.index.describe_users(address, &uses);
     uses.push(Use { address, owner });
     uses.sort_unstable();
-    let largest_block = index.blocks_around(address).next();
     let address = Address {
         address,
         records: &records,
         uses: &uses,
-        blocks: largest_block.map_or(&[][..], std::slice::from_ref),
+        blocks: index.group_around(address),
     };
     Some(new_finding(
         context,

@@ -101,8 +101,14 @@ fn require_newest(journal: &Listed, unreadable: &[PathBuf]) -> Result<()> {
     let began: Option<Timestamp> = journal.header.started_at.parse().ok();
     let is_newer = |path: &&PathBuf| {
         let modified = std::fs::metadata(path).and_then(|file| file.modified());
-        let modified = modified.ok().and_then(|time| Timestamp::try_from(time).ok());
-        modified >= began
+        match (
+            modified.ok().and_then(|time| Timestamp::try_from(time).ok()),
+            began,
+        ) {
+            (Some(modified), Some(began)) => modified >= began,
+            // Without a time, it may be the newest.
+            _ => true,
+        }
     };
     let Some(newer) = unreadable.iter().find(is_newer) else {
         return Ok(());

@@ -74,11 +74,13 @@ fn flags(args: &ReleaseArgs) -> String {
 /// Reads the targets from the arguments, and refuses combinations that have no effect or are dangerous.
 fn targets(args: &ReleaseArgs) -> Result<Request> {
     let mut handles = Vec::new();
+    let mut has_read_stdin = false;
     for id in &args.handles {
-        if id == "-" {
-            handles.extend(handles_of_stdin()?)
-        } else {
-            handles.push(id.clone())
+        if id != "-" {
+            handles.push(id.clone());
+        } else if !has_read_stdin {
+            handles.extend(handles_of_stdin()?);
+            has_read_stdin = true;
         }
     }
     let has_reports = !args.reports.is_empty();

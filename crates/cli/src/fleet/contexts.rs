@@ -66,7 +66,10 @@ fn matching_contexts(patterns: &[String], contexts: &[String]) -> Result<Vec<Str
         let matches = matching(pattern, contexts);
         if matches.is_empty() {
             let hint = if let Some(similar) = nearest(pattern, contexts.iter().map(String::as_str)) {
-                format!("did you mean `{similar}`? It has {}", contexts.join(", "))
+                format!(
+                    "did you mean `{similar}`? The kubeconfig has {}",
+                    contexts.join(", ")
+                )
             } else if contexts.is_empty() {
                 "name the kubeconfig with --kubeconfig or KUBECONFIG".to_owned()
             } else {

@@ -76,7 +76,7 @@ impl Fleet {
             let name = cluster.name.as_str();
             if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
                 return Err(Failure::usage(format!(
-                    "{}: the name {name:?} contains a space",
+                    "{}: the name {name:?} contains a space or a control character",
                     path.display()
                 )));
             }
