@@ -89,6 +89,7 @@ fn columns() -> BTreeSet<String> {
         "sum(",
         "differing(",
         "addresses(",
+        "column_of_set(",
     ];
     let calls = makers.iter().flat_map(|maker| code.split(maker).skip(1));
     let titles = calls.filter_map(|call| call.trim_start().strip_prefix('"')?.split('"').next());

@@ -179,7 +179,7 @@ fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
     }
 }
 
-/// Says that the datastore stays locked, because no pod may start while pools overlap.
+/// Warns that the datastore stays locked, because no pod may start while pools overlap.
 fn warn_that_lock_stays(lock: &StaleLock, operator: &dyn Operator) {
     operator.warn(
         "the datastore stays locked: that run's changes of pools are not undone, so pools can overlap".into(),
