@@ -13,13 +13,13 @@ use crate::basis::handles::clean;
 #[derive(Default)]
 pub(super) struct Networks {
     /// Networks of stored handles, by container ID.
-    containers: HashMap<String, String>,
+    by_container: HashMap<String, String>,
     /// The number of records that name each network, by node.
-    nodes: HashMap<String, BTreeMap<String, usize>>,
+    record_counts_by_node: HashMap<String, BTreeMap<String, usize>>,
     /// The number of records that name each network, in all blocks.
-    all: BTreeMap<String, usize>,
+    record_counts: BTreeMap<String, usize>,
     /// The number of stored handles that name each network.
-    stored: BTreeMap<String, usize>,
+    handle_counts: BTreeMap<String, usize>,
 }
 
 impl Networks {
@@ -31,25 +31,33 @@ impl Networks {
         }
 
         let wanted: HashSet<&str> = containers.iter().map(String::as_str).collect();
-        for handle in basis.snapshot.handles.iter().filter(|h| !h.value.is_deleted()) {
+        for handle in &basis.snapshot.handles {
+            if handle.value.is_deleted() {
+                continue;
+            }
             let id = handle.value.id().cut_at_carriage_return().to_string();
             let Some((network, container)) = id.rsplit_once('.') else {
                 continue;
             };
             if wanted.contains(container) {
                 networks
-                    .containers
+                    .by_container
                     .insert(container.to_owned(), network.to_owned());
             }
             if matches!(Claim::of_handle(&id), Claim::Container(_)) {
-                match networks.stored.get_mut(network) {
-                    Some(count) => *count += 1,
-                    None => drop(networks.stored.insert(network.to_owned(), 1)),
+                // Most handles name one of a few networks, so a name is copied only once.
+                if let Some(count) = networks.handle_counts.get_mut(network) {
+                    *count += 1;
+                } else {
+                    networks.handle_counts.insert(network.to_owned(), 1);
                 }
             }
         }
 
-        for block in basis.context.index.blocks.iter().filter_map(|b| b.sound) {
+        for block in &basis.context.index.blocks {
+            let Some(block) = block.sound else {
+                continue;
+            };
             let owner = block.host();
             for record in block.attributes() {
                 let Some(network) = record.clean_handle().and_then(network_of) else {
@@ -57,10 +65,10 @@ impl Networks {
                 };
                 let node = record.get("node").map(|node| node.to_string());
                 if let Some(node) = node.as_deref().or(owner).filter(|node| nodes.contains(*node)) {
-                    let of_node = networks.nodes.entry(node.to_owned()).or_default();
-                    *of_node.entry(network.clone()).or_default() += 1;
+                    let counts_of_node = networks.record_counts_by_node.entry(node.to_owned());
+                    *counts_of_node.or_default().entry(network.clone()).or_default() += 1;
                 }
-                *networks.all.entry(network).or_default() += 1;
+                *networks.record_counts.entry(network).or_default() += 1;
             }
         }
 
@@ -70,17 +78,17 @@ impl Networks {
     /// Returns the network of a container: from its own handle, or else the most frequent one in records of the node,
     /// in all records, or in all stored handles.
     pub(super) fn of(&self, container: &str, node: &str) -> Option<String> {
-        if let Some(network) = self.containers.get(container) {
+        if let Some(network) = self.by_container.get(container) {
             return Some(network.clone());
         }
         let most_frequent = |counts: &BTreeMap<String, usize>| {
             let (network, _) = counts.iter().max_by_key(|(_, count)| **count)?;
             Some(network.clone())
         };
-        let on_node = self.nodes.get(node).and_then(most_frequent);
+        let on_node = self.record_counts_by_node.get(node).and_then(most_frequent);
         on_node
-            .or_else(|| most_frequent(&self.all))
-            .or_else(|| most_frequent(&self.stored))
+            .or_else(|| most_frequent(&self.record_counts))
+            .or_else(|| most_frequent(&self.handle_counts))
     }
 }
 

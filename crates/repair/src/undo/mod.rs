@@ -412,34 +412,34 @@ struct UndoUnit {
 
 /// Merges units that come from the same step of the run or have an object in common.
 fn join(units: Vec<UndoUnit>) -> Vec<UndoUnit> {
+    // A unit that was merged into another one leaves `None` in its place, so that the others keep theirs.
     let mut joined: Vec<Option<UndoUnit>> = Vec::new();
-    let mut index_of_key: BTreeMap<Key, usize> = BTreeMap::new();
-    let mut index_of_step: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut place_of_key: BTreeMap<Key, usize> = BTreeMap::new();
+    let mut place_of_step: BTreeMap<usize, usize> = BTreeMap::new();
     for mut unit in units {
-        let by_key = unit.keys.iter().filter_map(|key| index_of_key.get(key));
-        let by_step = unit.steps.iter().filter_map(|step| index_of_step.get(step));
-        let related: BTreeSet<usize> = by_key.chain(by_step).copied().collect();
+        let by_key = unit.keys.iter().filter_map(|key| place_of_key.get(key));
+        let by_step = unit.steps.iter().filter_map(|step| place_of_step.get(step));
+        let related_places: BTreeSet<usize> = by_key.chain(by_step).copied().collect();
+
         // The smaller units are merged into the largest, so that joining many intents of one step stays fast.
-        let largest = related
-            .iter()
-            .copied()
-            .max_by_key(|index| joined[*index].as_ref().map(|other| other.keys.len()));
-        let index = largest.unwrap_or(joined.len());
-        for other in related {
-            if other != index
-                && let Some(mut other) = joined[other].take()
+        let number_of_keys = |place: &usize| joined[*place].as_ref().map(|unit| unit.keys.len());
+        let largest = related_places.iter().copied().max_by_key(number_of_keys);
+        let place = largest.unwrap_or(joined.len());
+        for related in related_places {
+            if related != place
+                && let Some(mut smaller) = joined[related].take()
             {
-                unit.merge(&mut other);
+                unit.merge(&mut smaller);
             }
         }
 
         for key in &unit.keys {
-            index_of_key.insert(key.clone(), index);
+            place_of_key.insert(key.clone(), place);
         }
         for step in &unit.steps {
-            index_of_step.insert(*step, index);
+            place_of_step.insert(*step, place);
         }
-        match joined.get_mut(index) {
+        match joined.get_mut(place) {
             Some(Some(largest)) => largest.merge(&mut unit),
             _ => joined.push(Some(unit)),
         }

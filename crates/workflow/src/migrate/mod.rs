@@ -208,7 +208,7 @@ async fn wait_for_grace(
 }
 
 /// The failure if another program or person has changed pools, blocks or addresses since the plan was shown.
-fn phase_has_changed(before: &Survey, now: Phase) -> Failure {
+fn refusal_of_changed_phase(before: &Survey, now: Phase) -> Failure {
     let pool = &before.migration.old.name;
     let message = match (before.phase, now) {
         (Phase::Delete, Phase::Move | Phase::CleanUp) => format!("the pool {pool} is no longer empty"),
@@ -233,7 +233,7 @@ async fn check_phase_again(
 ) -> Result<Vec<(Key, Precondition)>> {
     let (seen, after, stored) = survey(run.access, request).await?;
     if before.phase != after.phase {
-        return Err(phase_has_changed(before, after.phase));
+        return Err(refusal_of_changed_phase(before, after.phase));
     }
     allowed_plan(request, &seen, &after, &stored)?;
 
