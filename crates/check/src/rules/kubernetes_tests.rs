@@ -273,6 +273,7 @@ fn an_address_that_bypasses_ipam_and_is_recorded_depends_on_all_blocks_around_it
     };
     let pods = [running("web", "10.244.1.0"), fixed];
     let mut cluster = with_pods(kubernetes(pod("node-1", "web")), &pods);
+    cluster.0.mark_read([Source::Reservations]);
     cluster.block("10.244.1.0/32", "host:node-1", []);
 
     let report = check(&cluster.0, &Options::default());
