@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_model::cidr_set::within;
+use calipam_model::cidr_set::{inside, within};
 use calipam_model::endpoint::{Endpoint, EndpointTexts};
 use calipam_model::names::EndpointName;
 use calipam_model::node::TunnelKind;
@@ -262,11 +262,7 @@ impl<'s> Index<'s> {
         let Some(largest) = self.blocks_around(address).next() else {
             return &[];
         };
-        // A block is followed by the blocks inside of it.
-        let start = self.blocks.partition_point(|block| block.key < largest.key);
-        let from_largest = &self.blocks[start..];
-        let is_inside = |block: &IndexedBlock<'s>| largest.key.contains(&block.key);
-        &from_largest[..from_largest.partition_point(is_inside)]
+        &self.blocks[inside(&self.blocks, largest.key, |block| block.key)]
     }
 
     /// Returns all records in readable blocks, block by block.

@@ -185,7 +185,7 @@ impl Finding {
     }
 }
 
-/// Returns the restart of the pod of an owner; `None` if the owner is no pod.
+/// Returns the restart of the pod of an owner; `None` if the owner is not a pod.
 fn restart_of(owner: &OwnerEvidence, reason: RestartReason) -> Option<Remedy> {
     let (namespace, pod) = namespaced(&owner.pod)?;
     Some(Remedy::RestartPod {

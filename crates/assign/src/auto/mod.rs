@@ -274,7 +274,7 @@ const LONG: SignedDuration = SignedDuration::from_secs(1);
 enum Source {
     /// The blocks that the host has or claims.
     BlockOfHost,
-    /// All blocks of the pools, whoever owns them.
+    /// All blocks of the pools, of any owner.
     AnyBlock,
 }
 

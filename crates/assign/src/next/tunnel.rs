@@ -305,6 +305,7 @@ impl NodeTunnels<'_, '_> {
             handle: Some(handle),
             ..request.for_use(PoolUse::Tunnel)
         };
+        // The answer describes only the events of this request.
         drop((self.events)());
         let result = without_waiting(self.allocator.auto_assign(&asked));
         let single_block = false;

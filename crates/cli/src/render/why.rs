@@ -246,14 +246,8 @@ impl Document for Why<'_> {
                 text.hanging(2, format!("calico-node says: {calico}"));
             }
         }
-        if !text.page.wide {
-            return;
-        }
         for family in &self.families {
-            if !family.decisions.is_empty() {
-                text.blank();
-                text.table(&family.decisions, decision_columns(self.cluster.datastore));
-            }
+            write_decisions(&family.decisions, self.cluster.datastore, text);
         }
     }
 }
@@ -269,8 +263,16 @@ pub(super) fn source(source: AddressSource) -> &'static str {
     }
 }
 
+/// Writes the allocator's decisions about a family, on a wide page only.
+pub(super) fn write_decisions(decisions: &[Decision], datastore: DatastoreKind, text: &mut Text) {
+    if text.page.wide && !decisions.is_empty() {
+        text.blank();
+        text.table(decisions, decision_columns(datastore));
+    }
+}
+
 /// The columns of the table of decisions.
-pub(super) fn decision_columns<'a>(datastore: DatastoreKind) -> Vec<Column<'a, &'a Decision>> {
+fn decision_columns<'a>(datastore: DatastoreKind) -> Vec<Column<'a, &'a Decision>> {
     let objects = move |decision: &Decision| {
         let names = decision.keys.iter().map(|key| object_in(datastore, key));
         joined(names, ", ")

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::decisions::{self, Decision};
 use super::document::Document;
 use super::output::Text;
-use super::why::{decision_columns, source};
+use super::why::{source, write_decisions};
 use crate::hints;
 
 /// The reason why a LoadBalancer service will or will not get an address.
@@ -140,14 +140,8 @@ impl Document for WhyService<'_> {
         if !self.calico.is_empty() {
             out.hanging(2, format!("Calico says: {}", self.calico));
         }
-        if !out.page.wide {
-            return;
-        }
         for family in &self.families {
-            if !family.decisions.is_empty() {
-                out.blank();
-                out.table(&family.decisions, decision_columns(self.cluster.datastore));
-            }
+            write_decisions(&family.decisions, self.cluster.datastore, out);
         }
     }
 }

@@ -61,6 +61,24 @@ pub(super) struct Checks<'a> {
     processor_time: Option<Duration>,
 }
 
+/// The findings of a check, before the options select some of them.
+struct AllFindings {
+    report: Report,
+    advice: Advice,
+    snapshot: SharedSnapshot,
+}
+
+impl AllFindings {
+    /// Takes the findings that a followed cluster reports now.
+    fn of_live(live: &Live) -> Self {
+        Self {
+            report: live.report().clone(),
+            advice: live.advice().clone(),
+            snapshot: live.snapshot(),
+        }
+    }
+}
+
 impl<'a> Checks<'a> {
     /// Creates the checks of a server, before the first one.
     pub(super) fn new(args: &'a ServeArgs, global: &'a Global, console: &Console) -> Self {
@@ -98,19 +116,23 @@ impl<'a> Checks<'a> {
         };
         self.follow(&checker, &datastore).await?;
 
-        let (report, advice, snapshot) = match &self.live {
-            Some(live) => (live.report().clone(), live.advice().clone(), live.snapshot()),
+        let findings = match &self.live {
+            Some(live) => AllFindings::of_live(live),
             None => {
                 let person = Person::watching(&self.console);
                 let (checked, advice) = checker.check(Access::new(&datastore, &person)).await?;
-                (checked.report, advice, Arc::new(RwLock::new(checked.snapshot)))
+                AllFindings {
+                    report: checked.report,
+                    advice,
+                    snapshot: Arc::new(RwLock::new(checked.snapshot)),
+                }
             }
         };
-        self.revision = report.cluster.revision.parse().ok();
+        self.revision = findings.report.cluster.revision.parse().ok();
         if self.live.is_some() {
             self.datastore = Some(datastore);
         }
-        self.success(&checker, report, advice, snapshot, begin.elapsed())
+        self.success(&checker, findings, begin.elapsed())
     }
 
     /// Reports findings of the followed cluster that have become due since the last check, which took this time.
@@ -122,23 +144,19 @@ impl<'a> Checks<'a> {
         if !live.confirm(access).await.ok()? {
             return None;
         }
-        let report = live.report().clone();
-        let advice = live.advice().clone();
-        let snapshot = live.snapshot();
+        let findings = AllFindings::of_live(live);
         let checker = Checker::new(&self.args.options).ok()?;
-        self.success(&checker, report, advice, snapshot, took).ok()
+        self.success(&checker, findings, took).ok()
     }
 
     /// Makes the result of a check that took this time. Leaves out the findings that the options do not ask for, with
     /// their causes.
-    fn success(
-        &mut self,
-        checker: &Checker<'_>,
-        mut report: Report,
-        mut advice: Advice,
-        snapshot: SharedSnapshot,
-        took: Duration,
-    ) -> Result<Success> {
+    fn success(&mut self, checker: &Checker<'_>, findings: AllFindings, took: Duration) -> Result<Success> {
+        let AllFindings {
+            mut report,
+            mut advice,
+            snapshot,
+        } = findings;
         checker.keep(&mut report, &locked(&snapshot), &self.console)?;
         advice.narrow(&report);
         // Keeps later checks from repeating the notes about entries of `--ignore` that match nothing.
@@ -250,11 +268,10 @@ impl<'a> Checks<'a> {
             None => Duration::ZERO,
         };
         let longest_rest = interval.saturating_sub(took);
-        let rest = self.rest_for(took).max(shortest_rest).min(longest_rest);
+        let mut rest = self.rest_for(took).max(shortest_rest).min(longest_rest);
         let begin = Instant::now();
-        let mut end = tokio::time::Instant::now() + rest;
         while let Some(wait) = self.live.as_ref().and_then(Live::until_confirmable)
-            && tokio::time::Instant::now() + wait < end
+            && begin.elapsed() + wait < rest
             && self.datastore.is_some()
         {
             tokio::time::sleep(wait).await;
@@ -262,9 +279,9 @@ impl<'a> Checks<'a> {
             if let Some(success) = self.confirm(took).await {
                 results.publish(success);
             }
-            end += rest_after(before).unwrap_or_default();
+            rest += rest_after(before).unwrap_or_default();
         }
-        tokio::time::sleep_until(end).await;
+        tokio::time::sleep(rest.saturating_sub(begin.elapsed())).await;
 
         let time_left = interval.saturating_sub(took + begin.elapsed());
         let Some(live) = &mut self.live else {
