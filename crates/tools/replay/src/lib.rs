@@ -4,6 +4,7 @@
 //!
 //! The form of the files is described in `tests/traces/README.md`.
 
+mod clock;
 mod compare;
 mod environment;
 mod operation;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use calipam_assign::{Allocator, Store as _};
+use calipam_assign::Allocator;
 use serde_json::{Value, json};
 
+use crate::clock::{Clock, Timed};
 use crate::compare::{Difference, KnownDifference, compare};
 use crate::environment::Environment;
 use crate::operation::perform;
@@ -29,11 +30,20 @@ pub struct Outcome {
 
 /// Replays a trace from an empty datastore. Each step starts from the state that the trace recorded before the step. To
 /// ensure this, a step that differs on purpose or by a free choice is followed by a restoration of the recorded state.
+///
+/// A trace of the allocator alone is replayed by a clock of its own, which does not wait while the trace sleeps. Programs
+/// go by the machine's clock, and so does a trace that runs them.
 pub async fn replay(trace: &Trace, environment: &Environment, known: &[KnownDifference]) -> Result<Outcome> {
+    let clock = if trace.runs_programs() {
+        Clock::of_machine()
+    } else {
+        Clock::own()
+    };
     let mut replay = Replay {
         trace,
         environment,
-        symbols: Symbols::new(),
+        clock,
+        symbols: Symbols::default(),
         recorded: trace.initial.clone(),
         outcome: Outcome::default(),
     };
@@ -52,6 +62,7 @@ pub async fn replay(trace: &Trace, environment: &Environment, known: &[KnownDiff
 struct Replay<'r> {
     trace: &'r Trace,
     environment: &'r Environment,
+    clock: Clock,
     symbols: Symbols,
     /// The value that the trace most recently recorded under each key.
     recorded: BTreeMap<String, Value>,
@@ -72,7 +83,7 @@ impl Replay<'_> {
 
     /// Stores and deletes values of the trace.
     async fn write<'v>(&mut self, values: impl Iterator<Item = (&'v str, Option<&'v Value>)>) -> Result<()> {
-        let now = self.environment.store.now();
+        let now = self.clock.now();
         for (path, value) in values {
             let value = value.map(|value| self.symbols.fill(value, now));
             self.environment.set(path, value.as_ref()).await?;
@@ -83,6 +94,7 @@ impl Replay<'_> {
     async fn step(&mut self, number: usize, step: &Step, known: Option<&KnownDifference>) -> Result<()> {
         let before = self.symbols.clone();
         let result = self.perform(step).await?;
+        self.symbols.taken = self.clock.taken();
         let writes = self.environment.writes().await?;
         let after = self.environment.values(IPAM).await?;
         let done = Step {
@@ -132,9 +144,7 @@ impl Replay<'_> {
             }
             "sleep" => {
                 let milliseconds = input("milliseconds").as_u64().unwrap_or_default();
-                let time = Duration::from_millis(milliseconds);
-                tokio::time::sleep(time).await;
-                self.symbols.slept(time);
+                self.clock.sleep(Duration::from_millis(milliseconds)).await;
             }
             "cni" => return self.environment.cni(&step.input),
             "calicoctl" => {
@@ -145,9 +155,13 @@ impl Replay<'_> {
             operation => {
                 let mut input = step.input.clone();
                 if let Some(number) = input.get_mut("sequenceNumber") {
-                    *number = self.symbols.fill(number, self.environment.store.now());
+                    *number = self.symbols.fill(number, self.clock.now());
                 }
-                return perform(&Allocator::new(&self.environment.store), operation, input).await;
+                let store = Timed {
+                    store: &self.environment.store,
+                    clock: &self.clock,
+                };
+                return perform(&Allocator::new(&store), operation, input).await;
             }
         }
         Ok(json!({"error": null}))

@@ -2,10 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use calipam_replay::{Environment, Outcome, Trace, known, replay, traces};
-
-/// Maximum number of replays of a trace.
-const ATTEMPTS: usize = 3;
+use calipam_replay::{Environment, Trace, known, replay, traces};
 
 fn files() -> Vec<PathBuf> {
     traces(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")).unwrap()
@@ -26,16 +23,8 @@ async fn every_allocator_trace_is_reproduced() {
     let (mut differences, mut on_purpose) = (Vec::new(), 0);
     let environment = environment().await;
     for trace in &traces {
-        // A busy machine can take seconds between steps that were recorded in the same second, and a pause can outlast
-        // a cooldown.
-        let mut outcome = Outcome::default();
-        for _ in 0..ATTEMPTS {
-            let replayed = replay(trace, &environment, &known()).await;
-            outcome = replayed.unwrap_or_else(|error| panic!("{}: {error:#}", trace.scenario));
-            if outcome.differences.is_empty() {
-                break;
-            }
-        }
+        let replayed = replay(trace, &environment, &known()).await;
+        let outcome = replayed.unwrap_or_else(|error| panic!("{}: {error:#}", trace.scenario));
         let shown = |(step, difference)| format!("{} step {step}: {difference}", trace.scenario);
         differences.extend(outcome.differences.into_iter().map(shown));
         on_purpose += outcome.on_purpose.len();

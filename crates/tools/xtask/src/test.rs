@@ -19,14 +19,13 @@ const THREADS: &str = "RUST_TEST_THREADS";
 
 /// Filters for the slowest tests: those of the program in `tests/main.rs`, those with generated clusters in
 /// `crates/datastore/tests`, those of the plugin for each version of CNI and those on Calico's states in
-/// `crates/cni/tests`, one of the explorer's, and the replay of traces, which waits as long as they took.
-const LONG: [&str; 6] = [
+/// `crates/cni/tests`, and one of the explorer's.
+const LONG: [&str; 5] = [
     "cli::",
     "generated::",
     "conformance::",
     "golden::",
     "every_interleaving",
-    "every_allocator_trace",
 ];
 
 /// The compiler wrapper that makes cargo compile the workspace with Clippy instead of rustc, so that linting needs no
