@@ -5,7 +5,7 @@ use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::servers::{Asked, AskedRange, Etcd};
 use etcd_client::GetOptions;
 
-use super::completion::found;
+use super::completion::suggested;
 use super::program::{calipam, on_etcd};
 
 /// Enough blocks and nodes that a few stand for all of them.
@@ -84,7 +84,7 @@ fn no_look_up_reads_a_range_that_grows_with_the_cluster() {
         "show --handle k8s",
         &format!("show --handle {}", &handle[..handle.len() - 2]),
     ] {
-        let names = found(&format!("--etcd-endpoints {} {line}", asked.url()));
+        let names = suggested(&format!("--etcd-endpoints {} {line}", asked.url()));
         let ranges = asked.take();
         assert!(!names.is_empty() && !ranges.is_empty(), "{line}: {ranges:?}");
         assert!(large(&ranges).is_empty(), "{line}: {:#?}", large(&ranges));

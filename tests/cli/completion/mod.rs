@@ -12,6 +12,12 @@ use std::path::Path;
 /// The names of the program.
 const NAMES: [&str; 4] = ["calipam", "ipam", "kubectl-ipam", "kubectl-calico"];
 
+/// The variable with the time limit for what completion reads from the cluster.
+const TIME_LIMIT: &str = "CALIPAM_COMPLETION_TIMEOUT";
+
+/// A time limit that no read reaches, not even on a busy machine.
+const NO_HURRY: &str = "2m";
+
 /// Links the program into a folder under all its names, including those that kubectl runs to complete plugins.
 fn link_all(folder: &Path) {
     for name in NAMES
@@ -34,12 +40,16 @@ fn scripts() -> tempfile::TempDir {
 /// Returns the suggestions and the directive for a line after `kubectl ipam`. Its last word, which may be empty, is
 /// completed.
 fn kubectl_gets(line: &str) -> (Vec<String>, u8) {
+    kubectl_gets_within(NO_HURRY, line)
+}
+
+/// Like [`kubectl_gets`], with a time limit for what is read from the cluster.
+fn kubectl_gets_within(limit: &str, line: &str) -> (Vec<String>, u8) {
     let folder = tempfile::tempdir().unwrap();
     link_all(folder.path());
-    let completer = folder.path().join("kubectl_complete-ipam");
-    let run = Run::of(command(completer).args(line.split(' ')))
-        .succeeded()
-        .says_nothing();
+    let mut completer = command(folder.path().join("kubectl_complete-ipam"));
+    completer.env(TIME_LIMIT, limit).args(line.split(' '));
+    let run = Run::of(completer).succeeded().says_nothing();
     let mut lines: Vec<String> = run.stdout.lines().map(str::to_owned).collect();
     let directive = lines.pop().and_then(|line| line.strip_prefix(':')?.parse().ok());
     (
@@ -48,17 +58,17 @@ fn kubectl_gets(line: &str) -> (Vec<String>, u8) {
     )
 }
 
-/// Returns the suggestions for a line that is completed from the cluster. Completion may time out on a busy machine, so
-/// it is repeated until there are suggestions.
-pub(super) fn found(line: &str) -> Vec<String> {
-    (0..20)
-        .map(|_| suggested(line))
-        .find(|found| !found.is_empty())
-        .unwrap_or_default()
+/// Returns the suggestions for a line after `kubectl ipam`, without their descriptions.
+pub(super) fn suggested(line: &str) -> Vec<String> {
+    without_descriptions(kubectl_gets(line).0)
 }
 
-/// Returns the suggestions for a line after `kubectl ipam`, without their descriptions.
-fn suggested(line: &str) -> Vec<String> {
+/// Like [`suggested`], with the time limit that users have.
+fn suggested_in_time(line: &str) -> Vec<String> {
+    without_descriptions(kubectl_gets_within("", line).0)
+}
+
+fn without_descriptions(lines: Vec<String>) -> Vec<String> {
     let value = |line: &String| line.split('\t').next().unwrap_or_default().to_owned();
-    kubectl_gets(line).0.iter().map(value).collect()
+    lines.iter().map(value).collect()
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::super::kube_cluster::{KubeCluster, Record, connection, pod};
 use super::super::program::{EXAMPLE, Run, file, prepare, scratch};
-use super::{found, suggested};
+use super::{NO_HURRY, TIME_LIMIT, suggested, suggested_in_time};
 
 fn example_in_etcd() -> Etcd {
     Etcd::of(&Cluster::example()).unwrap()
@@ -42,7 +42,7 @@ fn shared(texts: &[String]) -> String {
 fn names_come_from_the_etcd_on_the_line() {
     let etcd = example_in_etcd();
     let endpoint = etcd.endpoint();
-    let on = |line: &str| found(&format!("--etcd-endpoints {endpoint} {line}"));
+    let on = |line: &str| suggested(&format!("--etcd-endpoints {endpoint} {line}"));
     let nodes = on("check --node ");
     assert!(
         nodes.len() > 2 && nodes.iter().all(|node| !node.contains('/')),
@@ -97,7 +97,8 @@ fn names_come_from_the_etcd_on_the_line() {
         let mut program = prepare("__complete");
         program
             .env("ETCD_ENDPOINTS", etcd.endpoint())
-            .env("DATASTORE_TYPE", "etcdv3");
+            .env("DATASTORE_TYPE", "etcdv3")
+            .env(TIME_LIMIT, NO_HURRY);
         Run::of(program.args(line.split(' '))).stdout
     };
     assert!(asked("check --node ").lines().count() > 2);
@@ -116,7 +117,7 @@ fn names_come_from_the_etcd_on_the_line() {
     // A server that does not answer is not waited for.
     etcd.pause().unwrap();
     let begun = Instant::now();
-    assert!(suggested(&format!("check --etcd-endpoints {} --node ", etcd.endpoint())).is_empty());
+    assert!(suggested_in_time(&format!("check --etcd-endpoints {endpoint} --node ")).is_empty());
     // The default timeout for etcd is five seconds.
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     etcd.resume().unwrap();
@@ -139,7 +140,7 @@ fn many_names_are_completed_to_some_names_and_their_common_prefix() {
             .into(),
     );
     let endpoint = etcd.endpoint();
-    let handles = |begin: &str| found(&format!("show --etcd-endpoints {endpoint} --handle {begin}"));
+    let handles = |begin: &str| suggested(&format!("show --etcd-endpoints {endpoint} --handle {begin}"));
     for (begin, all_share) in [
         ("", ""),
         ("k", "k8s-"),
@@ -161,7 +162,7 @@ fn many_names_are_completed_to_some_names_and_their_common_prefix() {
             .collect(),
     );
     put(&etcd, vec![block("192.168.0.0-26".into())]);
-    let addresses = |begin: &str| found(&format!("show --etcd-endpoints {endpoint} --ip {begin}"));
+    let addresses = |begin: &str| suggested(&format!("show --etcd-endpoints {endpoint} --ip {begin}"));
     assert_eq!(addresses(""), ["10.", "192."]);
     let thirties = (30..40).map(|n| format!("10.{n}."));
     assert_eq!(
@@ -180,7 +181,7 @@ fn names_come_from_the_kubernetes_on_the_line() {
         .map(|n| Record::of_pod(n, "team", &format!("Web-{n:02}"), "node-gone"))
         .collect();
     cluster.add_block("10.0.3.0/26", "node-gone", &many);
-    let ask = |line: &str| found(&format!("{} {line}", connection(&cluster.server)));
+    let ask = |line: &str| suggested(&format!("{} {line}", connection(&cluster.server)));
     assert_eq!(ask("check --node "), ["node-a", "node-b", "node-gone"]);
     assert_eq!(ask("check --node node-g"), ["node-gone"]);
     assert_eq!(ask("check --pool def"), ["default-ipv4-ippool"]);
@@ -207,8 +208,11 @@ fn names_come_from_the_kubernetes_on_the_line() {
         etcd.endpoint(),
         cluster.server.kubeconfig().display()
     );
-    assert_eq!(found(&format!("{beside} explain --pod team/w")), ["team/waits-0"]);
-    let known = found(&format!(
+    assert_eq!(
+        suggested(&format!("{beside} explain --pod team/w")),
+        ["team/waits-0"]
+    );
+    let known = suggested(&format!(
         "--etcd-endpoints {} explain --pod batch/",
         etcd.endpoint()
     ));
@@ -290,7 +294,7 @@ fn handle_prefixes_come_from_some_blocks_of_a_large_cluster() {
             .collect(),
     );
     let endpoint = etcd.endpoint();
-    let handles = |begin: &str| found(&format!("show --etcd-endpoints {endpoint} --handle {begin}"));
+    let handles = |begin: &str| suggested(&format!("show --etcd-endpoints {endpoint} --handle {begin}"));
     let all = handles("");
     assert!(all.len() > 20 && shared(&all).is_empty(), "{all:?}");
     for id in ["ipip-tunnel-addr-n", "vxlan-tunnel-addr-n"] {

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Span, SpanRelativeTo};
 ///
 /// # Errors
 /// If the text has another form, or the duration is negative.
-pub(super) fn parse(text: &str) -> Result<SignedDuration, String> {
+pub(crate) fn parse(text: &str) -> Result<SignedDuration, String> {
     match read_signed(text) {
         Some(duration) if !duration.is_negative() => Ok(duration),
         _ => Err("expected a duration such as `30s`, `15m`, `1h30m`, `2d` or `0`".to_owned()),

@@ -8,7 +8,7 @@ mod cni_config;
 mod code;
 mod configure;
 mod diff;
-mod duration;
+pub(crate) mod duration;
 mod fleet;
 mod global;
 mod history;

@@ -7,6 +7,7 @@ use calipam_datastore::read::NameKind;
 use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Overrides, Settings};
 use calipam_datastore::{Datastore, KubeconfigNames};
 use clap::{Args, Command, FromArgMatches};
+use jiff::SignedDuration;
 use tokio::runtime::Builder;
 
 use super::request::Request;
@@ -17,6 +18,9 @@ use crate::render::text::escape;
 
 /// The time limit for suggestions, since the user waits for them.
 const TIME_LIMIT: Duration = Duration::from_millis(900);
+
+/// The variable that sets another time limit, such as `5s`, for clusters that answer slowly.
+const TIME_LIMIT_VARIABLE: &str = "CALIPAM_COMPLETION_TIMEOUT";
 
 /// The requested names: a list in the kubeconfig, or the objects of a kind in the cluster.
 #[derive(Clone, Copy, Debug)]
@@ -30,27 +34,40 @@ pub(super) enum Wanted {
 pub(super) struct Cluster {
     /// `None` if the options are invalid. No suggestion is better than a suggestion from the wrong cluster.
     connection: Option<Global>,
+    time_limit: Duration,
     deadline: Instant,
 }
 
 impl Cluster {
     pub(super) fn of(applet: Applet, request: &Request) -> Self {
+        let begin = Instant::now();
+        let time_limit = time_limit();
         Self {
             connection: connection(applet, request),
-            deadline: Instant::now() + TIME_LIMIT,
+            time_limit,
+            deadline: begin.checked_add(time_limit).unwrap_or(begin),
         }
     }
 
     /// Returns the names that begin with `typed`; none after an error or a timeout. A thread that is still reading ends
     /// with the process.
     pub(super) fn names(&self, wanted: Wanted, typed: &str) -> Vec<String> {
-        let Some(global) = self.connection.clone() else {
+        let Some(global) = &self.connection else {
             return Vec::new();
+        };
+        // Standard input is the terminal on which the user is typing.
+        if global.datastore.as_deref() == Some("-") {
+            return Vec::new();
+        }
+        let overrides = Overrides {
+            connect_timeout: Some(self.time_limit),
+            unattended: true,
+            ..global.overrides()
         };
         let typed = typed.to_owned();
         let (sender, receiver) = mpsc::channel();
         let started = std::thread::Builder::new().spawn(move || {
-            let _ = sender.send(read(&global, wanted, &typed));
+            let _ = sender.send(read(&overrides, wanted, &typed));
         });
         if started.is_err() {
             return Vec::new();
@@ -65,6 +82,14 @@ impl Cluster {
         names.retain(|name| !name.is_empty() && escape(name) == *name);
         names
     }
+}
+
+/// The time limit from the environment. A value that cannot be read has no effect, since a message would garble the line
+/// on which the user is typing.
+fn time_limit() -> Duration {
+    let set = std::env::var(TIME_LIMIT_VARIABLE).ok();
+    let limit = set.and_then(|text| args::duration::parse(&text).ok());
+    limit.map_or(TIME_LIMIT, SignedDuration::unsigned_abs)
 }
 
 /// Reads the connection options before the cursor; `None` if they are not valid.
@@ -99,23 +124,14 @@ fn connection(applet: Applet, request: &Request) -> Option<Global> {
 
 /// Reads the names that begin with `typed`. Returns `None` after any error, instead of a message that would garble the
 /// line on which the user is typing.
-fn read(global: &Global, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
-    // Standard input is the terminal on which the user is typing.
-    if global.datastore.as_deref() == Some("-") {
-        return None;
-    }
-    let overrides = Overrides {
-        connect_timeout: Some(TIME_LIMIT),
-        unattended: true,
-        ..global.overrides()
-    };
+fn read(overrides: &Overrides, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
     match wanted {
         Wanted::OfKubeconfig(list) => {
-            let mut names = list(read_kubeconfig(&overrides)?);
+            let mut names = list(read_kubeconfig(overrides)?);
             names.retain(|name| name.starts_with(typed));
             Some(names)
         }
-        Wanted::OfObjects(kind) => read_objects(&overrides, kind, typed),
+        Wanted::OfObjects(kind) => read_objects(overrides, kind, typed),
     }
 }
 
