@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use calipam_datastore::Datastore;
 pub use calipam_datastore::read::quiet;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::{Consent, Question};
 use calipam_model::snapshot::Snapshot;
+
+/// Time limit for a connection to a server that runs, however busy the machine is.
+const CONNECT: Duration = Duration::from_secs(60);
 
 /// Options that select an etcd. `endpoints` is a list with commas.
 pub fn etcd(endpoints: impl Into<String>) -> Overrides {
@@ -59,7 +63,11 @@ pub fn settings(overrides: &Overrides) -> Settings {
 /// # Panics
 /// Panics if it cannot be opened.
 pub async fn open(overrides: Overrides) -> Datastore {
-    Datastore::open(&settings(&overrides))
+    let patient = Overrides {
+        connect_timeout: overrides.connect_timeout.or(Some(CONNECT)),
+        ..overrides
+    };
+    Datastore::open(&settings(&patient))
         .await
         .expect("the datastore can be opened")
 }

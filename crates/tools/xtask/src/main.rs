@@ -12,6 +12,7 @@ mod explore;
 mod failure;
 mod generate;
 mod left_out;
+mod lender;
 mod mutants;
 mod protoc;
 mod publisher;

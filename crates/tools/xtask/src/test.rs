@@ -11,6 +11,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::left_out::LeftOut;
+use crate::lender::Lender;
 use crate::servers::{self, GO, Servers, Variables};
 use crate::{protoc, step, tools, workspace, zig};
 
@@ -146,14 +147,16 @@ fn run_all(variables: &Variables, servers: Servers, left_out: &LeftOut) -> Resul
 }
 
 /// Runs the long tests in parallel with all others, since cargo runs one test program after another, and each program
-/// ends with a few slow tests. Each test runs once: every part skips the tests that the parts before it select.
+/// ends with a few slow tests. Each test runs once: every part skips the tests that the parts before it select. All parts
+/// share their API servers.
 fn run_parts(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Result<(), Failure> {
+    let lender = Lender::start(variables)?;
     let part = |selected: Option<&str>, skipped: &[&str]| {
         let mut part = tests(variables, left_out, all);
         part.arg("--")
             .args(selected)
             .args(skipped.iter().flat_map(|module| ["--skip", module]));
-        part.env(THREADS, threads());
+        part.env(THREADS, threads()).envs([lender.variable()]);
         part
     };
     thread::scope(|scope| {
@@ -247,10 +250,11 @@ fn for_mac() -> Result<zig::Variables, Failure> {
 }
 
 /// The number of tests that each part runs at the same time, unless the caller has set it. It is greater than the
-/// number of cores, since tests often wait for their servers.
+/// number of cores, since tests often wait for their servers, but not by much, since servers that answer too late make
+/// tests fail on a busy machine.
 fn threads() -> OsString {
     let cores = thread::available_parallelism().map_or(2, NonZero::get);
-    std::env::var_os(THREADS).unwrap_or_else(|| (cores + 2).to_string().into())
+    std::env::var_os(THREADS).unwrap_or_else(|| (cores + 1).to_string().into())
 }
 
 /// Prints all failures, and returns one failure that states their number.

@@ -26,7 +26,7 @@ const SETTLE: Duration = Duration::from_secs(4);
 /// The time for which the workers run. They continue if they or the readers had not done enough by then, as on a busy
 /// machine.
 const WORK: Duration = Duration::from_secs(10);
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(600);
 /// The number of parallel readers. Together, they read often although each one waits before a recheck.
 const READERS: usize = 3;
 /// The minimum number of reads. On etcd, only reads between two writes of an operation count.

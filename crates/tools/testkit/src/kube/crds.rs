@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{create, named};
@@ -20,7 +21,7 @@ type Kind<S> = (&'static str, &'static str, S);
 type Schema = fn(Flavour) -> Value;
 
 /// The API group with Calico's data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Flavour {
     /// `crd.projectcalico.org/v1`.
     Classic,

@@ -8,14 +8,13 @@ use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context, Result};
-use tempfile::TempDir;
 
 use super::left_out::left_out;
 use super::pki::Pki;
 use super::port;
 use super::process::Process;
 use super::tool::Tool;
-use super::{find, folder};
+use super::{Home, Place, find, folder};
 
 const NAME: &str = "etcd";
 
@@ -35,7 +34,7 @@ const PROBE: &str = "probe:1";
 pub struct Etcd {
     // Fields are dropped in this order: the process before its folder.
     process: Option<Process>,
-    home: TempDir,
+    home: Home,
     program: PathBuf,
     /// The TCP port on 127.0.0.1.
     pub port: u16,
@@ -53,6 +52,27 @@ impl Etcd {
     /// Like [`start`](Self::start), for a chosen version.
     pub fn start_version(version: EtcdVersion) -> Result<Self> {
         EtcdOptions::new().version(version).start()
+    }
+
+    /// An etcd 3.6 without TLS and without users that another process has started.
+    pub(super) fn lent(place: Place) -> Result<Self> {
+        let options = EtcdOptions::new();
+        Ok(Self {
+            process: None,
+            home: Home::Lent(place.home),
+            program: find(options.version.tool())?,
+            port: place.port,
+            options,
+            pki: None,
+        })
+    }
+
+    /// The place of this server for other processes.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            home: self.home.path().to_owned(),
+            port: self.port,
+        }
     }
 
     /// The URL for clients, such as `http://127.0.0.1:40123`.
@@ -231,7 +251,7 @@ impl EtcdOptions {
         };
         let mut etcd = Etcd {
             process: None,
-            home,
+            home: Home::Own(home),
             program,
             port: 0,
             options: self,

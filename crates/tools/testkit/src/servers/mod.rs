@@ -25,6 +25,7 @@ pub mod tool;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result};
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 pub use self::asked::{Asked, AskedRange};
@@ -32,6 +33,7 @@ pub use self::etcd::{Etcd, EtcdOptions, EtcdTls, EtcdVersion, Login};
 pub use self::etcd_access::Entries;
 pub use self::http::Response;
 pub use self::kube_apiserver::KubeApiserver;
+pub(crate) use self::kube_apiserver::Lent;
 pub use self::left_out::{helm, left_out};
 pub use self::pki::{Identity, Pki};
 pub use self::process::processor_seconds;
@@ -61,6 +63,32 @@ pub(crate) fn folder(prefix: &str) -> Result<TempDir> {
         .prefix(prefix)
         .tempdir()
         .context("cannot make a temporary folder")
+}
+
+/// The folder of a server.
+#[derive(Debug)]
+enum Home {
+    /// It is removed when the server is dropped.
+    Own(TempDir),
+    /// It belongs to the process that started the server.
+    Lent(PathBuf),
+}
+
+impl Home {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Own(folder) => folder.path(),
+            Self::Lent(path) => path,
+        }
+    }
+}
+
+/// The place of a running server, by which other processes use it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Place {
+    home: PathBuf,
+    /// The TCP port on 127.0.0.1.
+    port: u16,
 }
 
 /// The root of the workspace that this crate was built in.

@@ -39,23 +39,37 @@ pub struct Pki {
 impl Pki {
     /// Creates all files in `folder`, which must exist.
     pub fn create(folder: &Path) -> Result<Self> {
+        let pki = Self::in_folder(folder);
         let home = Authority::create("calipam test authority")?;
+        write(&pki.ca, &home.certificate)?;
+        home.sign(&pki.server, "calipam test server")?;
+        home.sign(&pki.client, ADMINISTRATOR)?;
+
         let away = Authority::create("another authority")?;
-        Ok(Self {
-            ca: write(folder, "ca.crt", &home.certificate)?,
-            server: home.sign(folder, "server", "calipam test server")?,
-            client: home.sign(folder, "client", ADMINISTRATOR)?,
-            stranger: away.sign(folder, "stranger", ADMINISTRATOR)?,
-            stranger_ca: write(folder, "stranger-ca.crt", &away.certificate)?,
-        })
+        away.sign(&pki.stranger, ADMINISTRATOR)?;
+        write(&pki.stranger_ca, &away.certificate)?;
+        Ok(pki)
+    }
+
+    /// The files that were created in `folder`.
+    pub(super) fn in_folder(folder: &Path) -> Self {
+        let identity = |name: &str| Identity {
+            certificate: folder.join(format!("{name}.crt")),
+            key: folder.join(format!("{name}.key")),
+        };
+        Self {
+            ca: folder.join("ca.crt"),
+            server: identity("server"),
+            client: identity("client"),
+            stranger: identity("stranger"),
+            stranger_ca: folder.join("stranger-ca.crt"),
+        }
     }
 }
 
-/// Writes a text file and returns its path.
-pub(super) fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
-    let path = folder.join(name);
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path)
+/// Writes a text file.
+pub(super) fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 struct Authority {
@@ -77,9 +91,9 @@ impl Authority {
         })
     }
 
-    /// Signs a certificate for this machine. It is valid for servers and for clients, since etcd's HTTP gateway uses
-    /// the server's certificate to call etcd.
-    fn sign(&self, folder: &Path, file: &str, common_name: &str) -> Result<Identity> {
+    /// Signs a certificate for this machine, and writes it and its key. It is valid for servers and for clients, since
+    /// etcd's HTTP gateway uses the server's certificate to call etcd.
+    fn sign(&self, files: &Identity, common_name: &str) -> Result<()> {
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, common_name);
         if common_name == ADMINISTRATOR {
@@ -94,9 +108,7 @@ impl Authority {
         ];
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
-        Ok(Identity {
-            certificate: write(folder, &format!("{file}.crt"), &certificate.pem())?,
-            key: write(folder, &format!("{file}.key"), &key.serialize_pem())?,
-        })
+        write(&files.certificate, &certificate.pem())?;
+        write(&files.key, &key.serialize_pem())
     }
 }

@@ -14,6 +14,9 @@ use std::process::Command;
 /// The variable with the path of the list of skipped tests; set by `cargo xtask test`.
 pub const LEFT_OUT: &str = "CALIPAM_TEST_LEFT_OUT";
 
+/// The variable with the path of the socket on which a process lends API servers; set by `cargo xtask test`.
+pub const LENDER: &str = "CALIPAM_TEST_LENDER";
+
 /// The program names of the browser, in distributions' packages and in Google's.
 const CHROMIUMS: [&str; 5] = [
     "chromium",
