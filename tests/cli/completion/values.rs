@@ -307,3 +307,42 @@ fn handle_prefixes_come_from_some_blocks_of_a_large_cluster() {
     );
     assert_eq!(handles("ipip"), ["ipip-tunnel-addr-n"]);
 }
+
+/// In a cluster with many blocks, pods of a large namespace are those in some of the blocks, and those of a small one all.
+#[test]
+fn pods_come_from_some_blocks_or_from_the_endpoints_of_a_small_namespace() {
+    let etcd = Etcd::start().unwrap();
+    let mut blocks = Vec::new();
+    for number in 0..600 {
+        let cidr = format!("10.0.{}.{}/30", number / 64, number % 64 * 4);
+        let record = json!({
+            "handle_id": format!("k8s-pod-network.{number}"),
+            "secondary": {"namespace": "large", "pod": format!("web-{number}")},
+        });
+        let value = values::block(&cidr, "host:n", [record]);
+        blocks.push((values::block_key(&cidr), value.to_string().into_bytes()));
+    }
+    etcd.put_all(&blocks).unwrap();
+    let endpoints = "/calico/resources/v3/projectcalico.org/workloadendpoints";
+    put(
+        &etcd,
+        vec![
+            format!("{endpoints}/large/n-k8s-web--0-eth0"),
+            format!("{endpoints}/small/n-k8s-api--0-eth0"),
+            format!("{endpoints}/small/n-k8s-job--0-eth0"),
+        ],
+    );
+    let pods = |begin: &str| {
+        suggested(&format!(
+            "explain --etcd-endpoints {} --pod {begin}",
+            etcd.endpoint()
+        ))
+    };
+    assert_eq!(pods("small/"), ["small/api-0", "small/job-0"]);
+    assert_eq!(pods("small/j"), ["small/job-0"]);
+    let large = pods("large/");
+    assert!(
+        large.len() > 5 && large.iter().all(|pod| pod.starts_with("large/web-")),
+        "{large:?}"
+    );
+}

@@ -148,7 +148,8 @@ async fn namespaces(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<St
 }
 
 /// Reads the pods that begin with `begin`, as `namespace/name`: the namespaces first, then the pods with endpoints in one
-/// of them. In a large cluster, the pods that a few blocks record stand for the others.
+/// of them. In a large cluster, the endpoints of a large namespace are too many to be counted, so the pods in a few
+/// blocks are taken. A namespace with no pod in these blocks is small.
 async fn pods(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
     let Some((namespace, _)) = begin.split_once('/') else {
         let namespaces = namespaces(client, begin).await?;
@@ -159,7 +160,9 @@ async fn pods(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>>
     let mut pods: BTreeSet<String> = BTreeSet::new();
     for allocation in sound_blocks(&sample).flat_map(Block::allocations) {
         let record = allocation.attribute;
-        if let Some(namespace) = record.get("namespace")
+        if record
+            .get("namespace")
+            .is_some_and(|recorded| recorded == *namespace)
             && let Some(pod) = record.get("pod")
         {
             pods.insert(format!("{namespace}/{pod}"));
