@@ -78,7 +78,7 @@ pub(super) struct Pool {
 struct State {
     /// The servers that no test has. The first has been idle the longest.
     idle: Vec<Server>,
-    /// Number of servers that tests have or start.
+    /// Number of servers that tests have, start, or are about to start.
     lent: usize,
 }
 
@@ -112,37 +112,42 @@ impl Pool {
 
         // Another test may have given a server back while this one waited for its turn.
         let _turn = lock(&self.starting);
-        if let Some(server) = lock(&self.state).lend(kinds) {
+        let given_back = lock(&self.state).lend(kinds);
+        if let Some(server) = given_back {
+            self.count_end();
             return Ok(server);
         }
-        lock(&self.state).lent += 1;
         Server::start(kinds).inspect_err(|_| self.count_end())
     }
 
-    /// Lends an idle server with these kinds. Returns `None` if another one should be started.
+    /// Lends an idle server with these kinds. Returns `None` if the caller should start one, which counts as lent from
+    /// then on.
     fn idle(&self, kinds: Kinds) -> Option<Server> {
         let begin = Instant::now();
         let mut state = lock(&self.state);
-        loop {
+        let surplus = loop {
             if let Some(server) = state.lend(kinds) {
                 return Some(server);
             }
             if state.idle.len() + state.lent < MOST {
-                return None;
+                break None;
             }
             if !state.idle.is_empty() {
-                let oldest = state.idle.remove(0);
-                drop(state);
-                drop(oldest);
-                return None;
+                break Some(state.idle.remove(0));
             }
-            let left = PATIENCE.saturating_sub(begin.elapsed());
-            if left.is_zero() {
-                return None;
+            let time_left = PATIENCE.saturating_sub(begin.elapsed());
+            if time_left.is_zero() {
+                break None;
             }
-            let waited = self.changed.wait_timeout(state, left);
+            let waited = self.changed.wait_timeout(state, time_left);
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        }
+        };
+        state.lent += 1;
+
+        // Ending a server takes a moment, in which others can lend.
+        drop(state);
+        drop(surplus);
+        None
     }
 
     /// Takes a server back after a test: empties it for the next one, or ends it if that fails.
