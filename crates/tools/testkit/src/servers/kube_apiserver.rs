@@ -24,7 +24,7 @@ const NAME: &str = "kube-apiserver";
 const START: Duration = Duration::from_secs(600);
 
 /// Time limit for a response.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER: Duration = Duration::from_secs(300);
 
 /// The bearer token of an administrator.
 const TOKEN: &str = "calipam-test-admin";
