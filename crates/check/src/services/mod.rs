@@ -29,6 +29,8 @@ pub struct ServiceExplanation {
     pub state: ServiceState,
     /// The addresses that Calico has recorded for the service.
     pub recorded: Vec<IpAddr>,
+    /// True if the controller releases the recorded addresses, because it does not serve the service.
+    pub is_abandoned: bool,
     /// The addresses in the service's status.
     pub ingress: Vec<IpAddr>,
     /// The families, IPv4 first; empty unless the service is served.
@@ -199,6 +201,7 @@ impl<'c, 's> Services<'c, 's> {
             service: service.full_name(),
             state: ServiceState::NotKnown,
             recorded: recorded.iter().copied().collect(),
+            is_abandoned: false,
             ingress: service.ingress.clone(),
             families: Vec::new(),
             settles: true,
@@ -207,6 +210,14 @@ impl<'c, 's> Services<'c, 's> {
         let controller = match self.serving_controller(service) {
             Ok(controller) => controller,
             Err(state) => {
+                let is_unserved = matches!(
+                    state,
+                    ServiceState::NotLoadBalancer
+                        | ServiceState::OtherClass(_)
+                        | ServiceState::NotRequested
+                        | ServiceState::NoPool
+                );
+                explained.is_abandoned = is_unserved && known_controller.is_some() && !recorded.is_empty();
                 explained.state = state;
                 return explained;
             }
