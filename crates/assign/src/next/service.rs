@@ -82,7 +82,7 @@ pub enum NotAsked {
     OtherFailed,
     /// The controller only counts the addresses that the service has, and does not compare their families.
     #[error(
-        "the controller asks for no further address: the service has as many as its ipFamilyPolicy asks for"
+        "the controller asks for no further address, since the service has as many as its ipFamilyPolicy asks for"
     )]
     HasEnough,
     #[error("{0}")]

@@ -331,7 +331,7 @@ fn the_controller_counts_addresses_without_comparing_their_families() {
     let cluster = recorded(Service { request, ..web() }, &["fd00:250::"]);
     assert_eq!(
         explained(&cluster),
-        "default/web has fd00:250::; default/web gets no IPv4 address: the controller asks for no further address: the service has as many as its ipFamilyPolicy asks for"
+        "default/web has fd00:250::; default/web gets no IPv4 address: the controller asks for no further address, since the service has as many as its ipFamilyPolicy asks for"
     );
 }
 
