@@ -349,6 +349,11 @@ fn the_controller_releases_the_addresses_of_services_that_it_does_not_serve() {
         explained(&cluster),
         "Calico does not serve default/web: its loadBalancerClass is \"other.io/x\"; the controller releases 10.250.0.0"
     );
+    cluster.0.services[0].value.deleting = true;
+    assert_eq!(
+        explained(&cluster),
+        "Calico does not serve default/web: its loadBalancerClass is \"other.io/x\"; the controller releases 10.250.0.0"
+    );
     cluster.0.services[0].value.is_internal = true;
     assert_eq!(
         explained(&cluster),
@@ -358,5 +363,17 @@ fn the_controller_releases_the_addresses_of_services_that_it_does_not_serve() {
     assert_eq!(
         explained(&cluster),
         "default/web is not a LoadBalancer service, so it needs no address"
+    );
+}
+
+#[test]
+fn a_service_that_is_being_deleted_is_served_until_it_is_gone() {
+    let deleted = Service {
+        deleting: true,
+        ..web()
+    };
+    assert_eq!(
+        explained(&recorded(deleted, &["10.250.0.0"])),
+        "default/web is being deleted: until its finalizers are done, Calico treats it like any other service"
     );
 }

@@ -52,7 +52,9 @@ impl ServiceExplanation {
                 format!("{who} is not a LoadBalancer service, so it needs no address")
             }
             ServiceState::Deleting => {
-                format!("{who} is being deleted: it keeps its addresses until its finalizers are done")
+                format!(
+                    "{who} is being deleted: until its finalizers are done, Calico treats it like any other service"
+                )
             }
             ServiceState::OtherClass(class) => {
                 format!("Calico does not serve {who}: its loadBalancerClass is {class:?}")

@@ -47,6 +47,7 @@ pub enum ServiceState {
     /// Calico's controller serves it.
     Served,
     NotLoadBalancer,
+    /// It is being deleted. Until its finalizers are done, the controller treats it like any other service.
     Deleting,
     /// Its class is another controller's.
     OtherClass(String),
@@ -243,9 +244,6 @@ impl<'c, 's> Services<'c, 's> {
         if service.is_internal {
             return Err(ServiceState::NotLoadBalancer);
         }
-        if service.deleting {
-            return Err(ServiceState::Deleting);
-        }
         let knows_classes = self
             .controller
             .and_then(Result::ok)
@@ -256,14 +254,19 @@ impl<'c, 's> Services<'c, 's> {
         {
             return Err(ServiceState::OtherClass(class.clone()));
         }
+        if let Some(Ok(controller)) = self.controller
+            && !service.is_managed(controller)
+        {
+            return Err(ServiceState::NotRequested);
+        }
+        if service.deleting {
+            return Err(ServiceState::Deleting);
+        }
         let controller = match self.controller {
             None => return Err(ServiceState::NotKnown),
             Some(Err(why)) => return Err(ServiceState::NotServed(why)),
             Some(Ok(controller)) => controller,
         };
-        if !service.is_managed(controller) {
-            return Err(ServiceState::NotRequested);
-        }
         if !self.pools.is_empty() {
             return Ok(controller);
         }
