@@ -69,7 +69,11 @@ impl<'s> Claim<'s> {
         if owner.is_machine || record.alternate().is_some_and(|other| other.owner().is_machine) {
             return Self::Machine;
         }
-        if let (Some(namespace), Some(pod)) = (owner.namespace, owner.pod) {
+        // Like Calico's collector, never look for a pod without a name or a namespace.
+        if let (Some(namespace), Some(pod)) = (owner.namespace, owner.pod)
+            && !namespace.is_empty()
+            && !pod.is_empty()
+        {
             return Self::Pod {
                 namespace,
                 pod,

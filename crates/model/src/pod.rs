@@ -412,6 +412,16 @@ mod tests {
     }
 
     #[test]
+    fn an_ipv4_address_in_ipv6_form_is_read_as_ipv4() {
+        let mapped = PodParts {
+            status_ip: "::ffff:10.0.0.1",
+            phase: "Running",
+            ..PodParts::default()
+        };
+        assert_eq!(owned(&mapped), ["10.0.0.1"]);
+    }
+
+    #[test]
     fn finished_and_host_networked_pods_own_nothing() {
         let running = PodParts {
             status_ip: "10.0.0.1",

@@ -80,6 +80,11 @@ pub enum NotAsked {
     /// The request for the other family failed.
     #[error("the controller asks for it only after it got the other family's address")]
     OtherFailed,
+    /// The controller only counts the addresses that the service has, and does not compare their families.
+    #[error(
+        "the controller asks for no further address, since the service has as many as its ipFamilyPolicy asks for"
+    )]
+    HasEnough,
     #[error("{0}")]
     Unreadable(Unreadable),
 }
@@ -90,6 +95,7 @@ impl NotAsked {
         match self {
             Self::HasOther => "has-other-family",
             Self::OtherFailed => "other-family-failed",
+            Self::HasEnough => "has-enough",
             Self::Unreadable(_) => "unreadable-request",
         }
     }
@@ -242,6 +248,12 @@ impl Controller<'_, '_> {
 
         let enough = if self.call.request.dual_stack { 2 } else { 1 };
         if held.len() == enough {
+            for family in Family::BOTH {
+                let mut of_family = held.iter().map(|address| Family::of_address(*address));
+                if self.needs(family) && !of_family.any(|other| other == family) {
+                    round.not_asked[family as usize] = Some(NotAsked::HasEnough);
+                }
+            }
             return round;
         }
         match self.named() {

@@ -9,7 +9,7 @@ use super::in_use_tests::{etcd, healthy};
 use crate::owner::{RecordedOwner, UnknownReason};
 use crate::test_cluster::{Cluster, pod, tunnel};
 use crate::views::{self, OwnerStatus};
-use crate::{Context, LeakReason, Options, check};
+use crate::{Code, Context, LeakReason, Options, check};
 
 #[test]
 fn young_cooling_and_reserved_addresses_and_owners_of_unread_sources_are_not_leaked() {
@@ -58,6 +58,26 @@ fn both_sides_of_a_live_migration_are_one_owner() {
     cluster.endpoint("node-1", "virt-launcher-vm-1-aaaaa", &["10.244.1.4/32"]);
     cluster.endpoint("node-1", "virt-launcher-vm-1-bbbbb", &["10.244.1.4/32"]);
     assert_eq!(cluster.verdict(), [""; 0]);
+}
+
+#[test]
+fn a_record_whose_pod_has_no_name_or_namespace_names_no_pod() {
+    for attribute in ["pod", "namespace"] {
+        let mut empty = pod("node-1", "gone");
+        empty["secondary"][attribute] = json!("");
+        let mut absent = pod("node-1", "gone");
+        absent["secondary"].as_object_mut().unwrap().remove(attribute);
+
+        let leak_of = |record: Value| {
+            let report = check(&etcd([record]).0, &Options::default());
+            let mut findings = report.findings.iter();
+            let leak = findings.find(|f| f.code == Code::LeakedAddress).unwrap();
+            format!("{} {}", leak.severity, leak.message())
+        };
+        let found = leak_of(empty);
+        assert!(found.starts_with("warning "), "{attribute}: {found}");
+        assert_eq!(found, leak_of(absent), "{attribute}");
+    }
 }
 
 #[test]

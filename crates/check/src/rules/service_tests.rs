@@ -10,6 +10,7 @@ use super::kubernetes_tests::{kubernetes, running, verdict, versioned, with_pods
 use super::structure_tests::{self, evidence, findings, whole};
 use crate::Code;
 use crate::test_cluster::Cluster;
+use crate::views::explain_service;
 
 fn service_record(name: &str) -> Value {
     json!({"handle_id": "lb-x", "secondary": {"type": "LoadBalancer", "namespace": "default", "service": name}})
@@ -294,5 +295,85 @@ fn a_service_of_two_families_needs_both_addresses() {
             .iter()
             .all(|found| !found.contains("service-without-address")),
         "{verdict:?}"
+    );
+}
+
+/// A cluster with a service for which these addresses are recorded in blocks of the controller.
+fn recorded(service: Service, addresses: &[&str]) -> Cluster {
+    let mut cluster = whole();
+    add_service(&mut cluster, service);
+    let v6 = json!({"cidr": "fd00:250::/112", "blockSize": 126, "allowedUses": ["LoadBalancer"]});
+    cluster.resource("ippools/lb6", v6);
+    let service = &mut cluster.0.services[0].value;
+    service.uid = "u-1".into();
+    service.ingress = addresses.iter().map(|a| a.parse().unwrap()).collect();
+    let record = json!({"handle_id": service.handle(),
+        "secondary": {"type": "LoadBalancer", "namespace": "default", "service": "web"}});
+    for address in addresses {
+        let length = if address.contains(':') { 126 } else { 30 };
+        let block = format!("{address}/{length}");
+        cluster.block(&block, "virtual:load-balancer", [record.clone()]);
+    }
+    cluster
+}
+
+fn explained(cluster: &Cluster) -> String {
+    explain_service(&cluster.0, "default", "web").unwrap().sentence()
+}
+
+#[test]
+fn the_controller_counts_addresses_without_comparing_their_families() {
+    let request = ServiceRequest {
+        v6: true,
+        spec_address: "10.250.0.9".into(),
+        ..ServiceRequest::default()
+    };
+    let cluster = recorded(Service { request, ..web() }, &["fd00:250::"]);
+    assert_eq!(
+        explained(&cluster),
+        "default/web has fd00:250::; default/web gets no IPv4 address: the controller asks for no further address, since the service has as many as its ipFamilyPolicy asks for"
+    );
+}
+
+#[test]
+fn the_controller_releases_the_addresses_of_services_that_it_does_not_serve() {
+    let of_another_class = Service {
+        request: ServiceRequest {
+            class: Some("other.io/x".into()),
+            ..web().request
+        },
+        ..web()
+    };
+    let mut cluster = recorded(of_another_class, &["10.250.0.0"]);
+    assert_eq!(
+        explained(&cluster),
+        "Calico does not serve default/web: its loadBalancerClass is \"other.io/x\"; the controller releases 10.250.0.0"
+    );
+    cluster.0.services[0].value.deleting = true;
+    assert_eq!(
+        explained(&cluster),
+        "Calico does not serve default/web: its loadBalancerClass is \"other.io/x\"; the controller releases 10.250.0.0"
+    );
+    cluster.0.services[0].value.is_internal = true;
+    assert_eq!(
+        explained(&cluster),
+        "default/web is not a LoadBalancer service, so it needs no address; the controller releases 10.250.0.0"
+    );
+    cluster.0.kube_controllers = None;
+    assert_eq!(
+        explained(&cluster),
+        "default/web is not a LoadBalancer service, so it needs no address"
+    );
+}
+
+#[test]
+fn a_service_that_is_being_deleted_is_served_until_it_is_gone() {
+    let deleted = Service {
+        deleting: true,
+        ..web()
+    };
+    assert_eq!(
+        explained(&recorded(deleted, &["10.250.0.0"])),
+        "default/web is being deleted: until its finalizers are done, Calico treats it like any other service"
     );
 }

@@ -52,7 +52,9 @@ impl ServiceExplanation {
                 format!("{who} is not a LoadBalancer service, so it needs no address")
             }
             ServiceState::Deleting => {
-                format!("{who} is being deleted: it keeps its addresses until its finalizers are done")
+                format!(
+                    "{who} is being deleted: until its finalizers are done, Calico treats it like any other service"
+                )
             }
             ServiceState::OtherClass(class) => {
                 format!("Calico does not serve {who}: its loadBalancerClass is {class:?}")
@@ -61,14 +63,7 @@ impl ServiceExplanation {
                 "Calico does not serve {who}: assignIPs is RequestedServicesOnly, and the service has neither Calico's class nor one of its annotations"
             ),
             ServiceState::NotServed(why) => format!("{who} gets no address from Calico: {why}"),
-            ServiceState::NoPool => {
-                let released = if self.recorded.is_empty() {
-                    String::new()
-                } else {
-                    format!("; the controller releases {}", joined(&self.recorded, ", "))
-                };
-                format!("{who} gets no address: no pool is for LoadBalancer services{released}")
-            }
+            ServiceState::NoPool => format!("{who} gets no address: no pool is for LoadBalancer services"),
             ServiceState::Unreadable(why) if self.recorded.is_empty() => {
                 format!("{who} gets no address: the controller cannot read {}", why.field)
             }
@@ -80,6 +75,12 @@ impl ServiceExplanation {
                 format!("it is not known which address {who} gets: the data is incomplete")
             }
         };
+        let released = if self.is_abandoned {
+            format!("; the controller releases {}", joined(&self.recorded, ", "))
+        } else {
+            String::new()
+        };
+        let sentence = sentence + &released;
         match &self.unread_wish {
             Some(wish) => {
                 format!("{sentence}; this version of Calico does not read its spec.loadBalancerIP {wish}")

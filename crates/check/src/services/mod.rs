@@ -29,6 +29,8 @@ pub struct ServiceExplanation {
     pub state: ServiceState,
     /// The addresses that Calico has recorded for the service.
     pub recorded: Vec<IpAddr>,
+    /// True if the controller releases the recorded addresses, because it does not serve the service.
+    pub is_abandoned: bool,
     /// The addresses in the service's status.
     pub ingress: Vec<IpAddr>,
     /// The families, IPv4 first; empty unless the service is served.
@@ -45,6 +47,7 @@ pub enum ServiceState {
     /// Calico's controller serves it.
     Served,
     NotLoadBalancer,
+    /// It is being deleted. Until its finalizers are done, the controller treats it like any other service.
     Deleting,
     /// Its class is another controller's.
     OtherClass(String),
@@ -199,6 +202,7 @@ impl<'c, 's> Services<'c, 's> {
             service: service.full_name(),
             state: ServiceState::NotKnown,
             recorded: recorded.iter().copied().collect(),
+            is_abandoned: false,
             ingress: service.ingress.clone(),
             families: Vec::new(),
             settles: true,
@@ -207,6 +211,14 @@ impl<'c, 's> Services<'c, 's> {
         let controller = match self.serving_controller(service) {
             Ok(controller) => controller,
             Err(state) => {
+                let is_unserved = matches!(
+                    state,
+                    ServiceState::NotLoadBalancer
+                        | ServiceState::OtherClass(_)
+                        | ServiceState::NotRequested
+                        | ServiceState::NoPool
+                );
+                explained.is_abandoned = is_unserved && known_controller.is_some() && !recorded.is_empty();
                 explained.state = state;
                 return explained;
             }
@@ -232,9 +244,6 @@ impl<'c, 's> Services<'c, 's> {
         if service.is_internal {
             return Err(ServiceState::NotLoadBalancer);
         }
-        if service.deleting {
-            return Err(ServiceState::Deleting);
-        }
         let knows_classes = self
             .controller
             .and_then(Result::ok)
@@ -245,14 +254,19 @@ impl<'c, 's> Services<'c, 's> {
         {
             return Err(ServiceState::OtherClass(class.clone()));
         }
+        if let Some(Ok(controller)) = self.controller
+            && !service.is_managed(controller)
+        {
+            return Err(ServiceState::NotRequested);
+        }
+        if service.deleting {
+            return Err(ServiceState::Deleting);
+        }
         let controller = match self.controller {
             None => return Err(ServiceState::NotKnown),
             Some(Err(why)) => return Err(ServiceState::NotServed(why)),
             Some(Ok(controller)) => controller,
         };
-        if !service.is_managed(controller) {
-            return Err(ServiceState::NotRequested);
-        }
         if !self.pools.is_empty() {
             return Ok(controller);
         }

@@ -101,6 +101,16 @@ fn steps_for_served(explanation: &ServiceExplanation) -> Vec<String> {
                 "name both addresses, or create the service again: {annotate}"
             )]
         }
+        Some(NotAsked::HasEnough) => {
+            let annotate = annotate(
+                explanation,
+                request::ADDRESSES,
+                &list_of_needed_families(explanation),
+            );
+            vec![format!(
+                "name the addresses that it needs, or create the service again: {annotate}"
+            )]
+        }
         Some(NotAsked::Unreadable(why)) => vec![format!("correct {}, or remove it", why.field)],
         Some(NotAsked::OtherFailed) | None => match explanation.families.iter().find_map(refusal) {
             Some(refused) => steps_for_refusal(explanation, refused),
@@ -146,10 +156,27 @@ fn list_of_both_families(explanation: &ServiceExplanation) -> String {
         }
     }
     addresses.push("IPV6-ADDRESS".to_owned());
-    format!(
-        "[{}]",
-        joined(addresses.iter().map(|address| format!("\"{address}\"")), ",")
-    )
+    json_list(&addresses)
+}
+
+/// Returns a JSON list with an address of each family that the service asks for: one that it keeps, or a placeholder.
+fn list_of_needed_families(explanation: &ServiceExplanation) -> String {
+    let mut addresses = Vec::new();
+    for family in explanation.families.iter().map(|family| &family.family) {
+        if !family.is_needed {
+            continue;
+        }
+        addresses.push(match family.kept.first() {
+            Some(kept) => kept.to_string(),
+            None => format!("{}-ADDRESS", family.family.to_string().to_uppercase()),
+        });
+    }
+    json_list(&addresses)
+}
+
+fn json_list(texts: &[String]) -> String {
+    let quoted = texts.iter().map(|text| format!("\"{text}\""));
+    format!("[{}]", joined(quoted, ","))
 }
 
 fn refusal(family: &FamilyOfService) -> Option<&Refused> {

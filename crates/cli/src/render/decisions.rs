@@ -149,7 +149,9 @@ pub(super) fn describe(snapshot: &Snapshot, node: &Node, event: &Event) -> Decis
             addresses,
         } => {
             let borrowed = match owner {
-                Some(BlockOwner::Host(host)) if *host == node.name => String::new(),
+                Some(BlockOwner::Host(name) | BlockOwner::Virtual(name)) if *name == node.name => {
+                    String::new()
+                }
                 other => format!(", borrowed from {}", owner_name(other.as_ref())),
             };
             block_decision(
@@ -306,4 +308,28 @@ fn block_and_affinity(key: &AffinityKey) -> Vec<Key> {
 
 fn owner_name(owner: Option<&BlockOwner>) -> String {
     owner.map_or_else(|| "no owner".to_owned(), ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_do_not_borrow_from_their_own_blocks() {
+        let services = Node {
+            name: "load-balancer".to_owned(),
+            ..Node::default()
+        };
+        let detail = |owner: Option<BlockOwner>| {
+            let assigned = Event::Assigned {
+                block: "198.51.100.0/28".parse().unwrap(),
+                owner,
+                addresses: vec!["198.51.100.3".parse().unwrap()],
+            };
+            describe(&Snapshot::default(), &services, &assigned).detail
+        };
+        let own = BlockOwner::Virtual("load-balancer".to_owned());
+        assert_eq!(detail(Some(own)), "assigns 198.51.100.3");
+        assert_eq!(detail(None), "assigns 198.51.100.3, borrowed from no owner");
+    }
 }

@@ -64,7 +64,8 @@ impl FindingSet {
     /// filtered and rechecked in the same way, or not at all.
     ///
     /// Findings that a corrupt block hid until the plan repaired it are not new. Neither are findings about forced
-    /// addresses, nor those that appear only because the plan records an address in use.
+    /// addresses, nor those that appear only because the plan records an address in use. An affinity whose block was
+    /// never its node's is no worse off when that block is deleted.
     pub fn verify(&self, plan: &Plan, after: &Report) -> Result<(), TrialRefusal> {
         let later = Self::from(after);
         let mut remaining: Vec<FindingKey> = Vec::new();
@@ -81,7 +82,9 @@ impl FindingSet {
         let recorded = Recorded::new(plan);
         let mut new: Vec<Finding> = Vec::new();
         for finding in &after.findings {
-            let is_known = self.0.contains(&finding.key()) || revealed.contains(&finding.key_ref());
+            let is_known = self.0.contains(&finding.key())
+                || revealed.contains(&finding.key_ref())
+                || self.had_mismatch(finding);
             let is_about_forced = || finding.addresses().iter().any(|address| forced.contains(address));
             if !is_known && !recorded.explains(finding) && !is_about_forced() {
                 new.push(finding.clone());
@@ -92,6 +95,15 @@ impl FindingSet {
             return Ok(());
         }
         Err(TrialRefusal { remaining, new })
+    }
+
+    /// Returns true if the finding is that an affinity has no block, and before, its block belonged to another node or
+    /// to none. A block without owner is deleted with its last address, as in Calico.
+    fn had_mismatch(&self, finding: &Finding) -> bool {
+        finding.code == Code::AffinityWithoutBlock
+            && self
+                .0
+                .contains(&(Code::AffinityBlockMismatch, finding.subject.clone()))
     }
 
     /// Returns the findings that corrupt blocks hid, if the plan repairs one of these blocks.

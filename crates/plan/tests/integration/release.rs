@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use calipam_check::{Code, Report, Severity};
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
+use calipam_model::snapshot::{Snapshot, Source};
 use calipam_plan::release::{Request, plan};
-use calipam_plan::{Change, FindingSet, Plan, SkipReason, apply_plan, rebuild};
+use calipam_plan::{Change, FindingSet, Plan, SkipReason, apply_plan, rebuild, try_plan};
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
-use calipam_testkit::rounds;
+use calipam_testkit::{rounds, values};
+use serde_json::{Value, json};
 
 use crate::checked::{Checked, assert_nothing_else_changed, edits};
 
@@ -106,6 +108,69 @@ fn no_mix_of_features_leads_to_a_release() {
             "seed {seed}, features {mix:?}: {plan:?}"
         );
     }
+}
+
+/// A block without owner is deleted with its last address. A node's affinity for it then has no block.
+#[test]
+fn leaks_in_a_block_without_owner_are_freed_although_a_node_holds_an_affinity_for_it() {
+    let handle = format!("k8s-pod-network.{:064x}", 7);
+    let record = json!({"handle_id": handle, "secondary": {
+        "namespace": "default", "pod": "gone", "node": "node-1", "timestamp": "2026-05-01 10:00:00 +0000 UTC"}});
+    let resource = |name: &str| format!("/calico/resources/v3/projectcalico.org/{name}");
+    let mut snapshot = Snapshot {
+        taken_at: "2026-05-01T12:00:00Z".parse().unwrap(),
+        ..Snapshot::default()
+    };
+    snapshot.mark_read([
+        Source::Blocks,
+        Source::Affinities,
+        Source::Handles,
+        Source::Nodes,
+        Source::Pools,
+        Source::Endpoints,
+        Source::Pods,
+    ]);
+    let block = "10.244.1.0/30";
+    for (key, value) in [
+        (
+            resource("ippools/default"),
+            json!({"spec": {"cidr": "10.244.0.0/16", "blockSize": 30}}),
+        ),
+        (resource("nodes/node-1"), json!({"spec": {}})),
+        (
+            values::block_key(block),
+            values::block(block, Value::Null, [record]),
+        ),
+        (
+            values::affinity_key("host/node-1", block),
+            json!({"state": "confirmed"}),
+        ),
+        (
+            format!("/calico/ipam/v2/handle/{handle}"),
+            json!({"block": {block: 1}}),
+        ),
+    ] {
+        snapshot.add_entry(key.as_bytes(), value.to_string().as_bytes(), 7);
+    }
+
+    let checked = Checked::without_grace(snapshot);
+    assert_eq!(
+        subjects(&checked.report, Code::AffinityBlockMismatch, true).len(),
+        1
+    );
+    let plan = released(&checked);
+    let tried = try_plan(
+        checked.snapshot.clone(),
+        checked.report.clone(),
+        plan,
+        &checked.options,
+    )
+    .unwrap();
+    assert_eq!(
+        (repaired_leaks(&tried).count(), tried.skipped.len()),
+        (1, 0),
+        "{tried:?}"
+    );
 }
 
 /// The number of addresses that a release and a rebuild would free, and the reasons why they keep the others.
