@@ -250,11 +250,10 @@ fn for_mac() -> Result<zig::Variables, Failure> {
 }
 
 /// The number of tests that each part runs at the same time, unless the caller has set it. It is greater than the
-/// number of cores, since tests often wait for their servers, but not by much, since servers that answer too late make
-/// tests fail on a busy machine.
+/// number of cores, since tests often wait for their servers.
 fn threads() -> OsString {
     let cores = thread::available_parallelism().map_or(2, NonZero::get);
-    std::env::var_os(THREADS).unwrap_or_else(|| (cores + 1).to_string().into())
+    std::env::var_os(THREADS).unwrap_or_else(|| (cores + 2).to_string().into())
 }
 
 /// Prints all failures, and returns one failure that states their number.
