@@ -92,21 +92,13 @@ fn steps_for_served(explanation: &ServiceExplanation) -> Vec<String> {
 
     match family.not_asked() {
         Some(NotAsked::HasOther) => {
-            let annotate = annotate(
-                explanation,
-                request::ADDRESSES,
-                &list_of_both_families(explanation),
-            );
+            let annotate = annotate(explanation, request::ADDRESSES, &list_of_addresses(explanation));
             vec![format!(
                 "name both addresses, or create the service again: {annotate}"
             )]
         }
         Some(NotAsked::HasEnough) => {
-            let annotate = annotate(
-                explanation,
-                request::ADDRESSES,
-                &list_of_needed_families(explanation),
-            );
+            let annotate = annotate(explanation, request::ADDRESSES, &list_of_addresses(explanation));
             vec![format!(
                 "name the addresses that it needs, or create the service again: {annotate}"
             )]
@@ -140,42 +132,22 @@ fn steps_for_granted(explanation: &ServiceExplanation) -> Vec<String> {
     steps
 }
 
-/// Returns a JSON list of the addresses that the service keeps, the IPv4 address that it gets, and a placeholder for
-/// the IPv6 address.
-fn list_of_both_families(explanation: &ServiceExplanation) -> String {
-    let mut addresses = Vec::new();
+/// Returns a JSON list with an address of each family that the service asks for: one that it keeps or gets, or a
+/// placeholder.
+fn list_of_addresses(explanation: &ServiceExplanation) -> String {
+    let mut quoted = Vec::new();
     for family in &explanation.families {
-        addresses.extend(family.family.kept.iter().map(ToString::to_string));
-    }
-    for family in &explanation.families {
-        if let Some(answer) = family.answer()
-            && let Ok(given) = &answer.outcome
-            && given.address.is_ipv4()
-        {
-            addresses.push(given.address.to_string());
-        }
-    }
-    addresses.push("IPV6-ADDRESS".to_owned());
-    json_list(&addresses)
-}
-
-/// Returns a JSON list with an address of each family that the service asks for: one that it keeps, or a placeholder.
-fn list_of_needed_families(explanation: &ServiceExplanation) -> String {
-    let mut addresses = Vec::new();
-    for family in explanation.families.iter().map(|family| &family.family) {
-        if !family.is_needed {
+        if !family.family.is_needed {
             continue;
         }
-        addresses.push(match family.kept.first() {
-            Some(kept) => kept.to_string(),
-            None => format!("{}-ADDRESS", family.family.to_string().to_uppercase()),
-        });
+        let given = family.answer().and_then(|answer| answer.outcome.as_ref().ok());
+        let address = match (family.family.kept.first(), given) {
+            (Some(kept), _) => kept.to_string(),
+            (None, Some(given)) => given.address.to_string(),
+            (None, None) => format!("{}-ADDRESS", family.family.family.to_string().to_uppercase()),
+        };
+        quoted.push(format!("\"{address}\""));
     }
-    json_list(&addresses)
-}
-
-fn json_list(texts: &[String]) -> String {
-    let quoted = texts.iter().map(|text| format!("\"{text}\""));
     format!("[{}]", joined(quoted, ","))
 }
 
