@@ -131,6 +131,7 @@ async fn read(datastore: Arc<Datastore>, course: Course) -> Seen {
             (SETTLE, &course.activity),
         )
         .await;
+        assert_eq!(course.activity.failures(), [""; 0], "a worker gave up");
         let settled = BTreeSet::from_iter(lines(&report.findings));
         assert!(settled.is_superset(&course.truth), "a fault is not found");
         if on_etcd {

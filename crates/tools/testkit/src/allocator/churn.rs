@@ -109,6 +109,8 @@ pub struct Activity {
     stopped: Arc<AtomicBool>,
     /// Number of operations that have ended, successful or not.
     done: Arc<AtomicU64>,
+    /// The errors with which workers gave up.
+    failures: Arc<Mutex<Vec<String>>>,
 }
 
 /// One operation. It ends when this value is dropped, even if it failed.
@@ -126,6 +128,15 @@ impl Activity {
     /// Returns the number of operations that have ended, successful or not.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
+    }
+
+    /// Returns the errors with which workers gave up. What such a worker was doing stays half done.
+    pub fn failures(&self) -> Vec<String> {
+        lock(&self.failures).clone()
+    }
+
+    pub(super) fn fail(&self, error: &anyhow::Error) {
+        lock(&self.failures).push(format!("{error:#}"));
     }
 
     /// Waits until every operation that began before `moment` has ended, however slow the machine is.

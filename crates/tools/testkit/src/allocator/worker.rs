@@ -131,13 +131,14 @@ impl<'w> Worker<'w> {
             }
 
             let _operation = churn.activity.begin(self.number, begin);
-            match self.kind() {
-                0..=8 => self.start(false)?,
-                9 => self.start(true)?,
-                10..=18 => self.stop()?,
-                _ if self.rng.below(2) == 0 => self.claim()?,
-                _ => self.release()?,
-            }
+            let done = match self.kind() {
+                0..=8 => self.start(false),
+                9 => self.start(true),
+                10..=18 => self.stop(),
+                _ if self.rng.below(2) == 0 => self.claim(),
+                _ => self.release(),
+            };
+            done.inspect_err(|error| churn.activity.fail(error))?;
         }
         self.log().writes += self.allocator.store().writes.get();
         Ok(())
