@@ -65,6 +65,12 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     parse_any(text).map(|net| net.addr())
 }
 
+/// Reads an address as Go's `net.ParseIP` does: without zone, blanks or prefix length. An IPv4-mapped IPv6 address is
+/// an IPv4 address.
+pub fn parse_go_address(text: &str) -> Option<IpAddr> {
+    Some(text.parse::<IpAddr>().ok()?.to_canonical())
+}
+
 /// Reads an IPv4 address, with or without a prefix length, in canonical form; `None` for anything else. This has to be
 /// fast: each of a million handles and endpoints has an address.
 fn parse_plain_v4(text: &str) -> Option<(Ipv4Addr, Option<u8>)> {

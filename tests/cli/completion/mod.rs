@@ -18,6 +18,9 @@ const TIME_LIMIT: &str = "CALIPAM_COMPLETION_TIMEOUT";
 /// A time limit that no read reaches, not even on a busy machine.
 const NO_HURRY: &str = "2m";
 
+/// No value, which leaves the time limit as users have it.
+const NOT_SET: &str = "";
+
 /// Links the program into a folder under all its names, including those that kubectl runs to complete plugins.
 fn link_all(folder: &Path) {
     for name in NAMES
@@ -65,7 +68,7 @@ pub(super) fn suggested(line: &str) -> Vec<String> {
 
 /// Like [`suggested`], with the time limit that users have.
 fn suggested_in_time(line: &str) -> Vec<String> {
-    without_descriptions(kubectl_gets_within("", line).0)
+    without_descriptions(kubectl_gets_within(NOT_SET, line).0)
 }
 
 fn without_descriptions(lines: Vec<String>) -> Vec<String> {

@@ -186,7 +186,7 @@ fn addresses(annotation: &'static str, text: &str) -> Result<Vec<IpAddr>, Refuse
 
     let mut addresses: Vec<IpAddr> = Vec::new();
     for text in listed {
-        let Some(address) = parse_go_address(&text) else {
+        let Some(address) = cidr::parse_go_address(&text) else {
             let calico_message = format!("invalid IP format: {text}");
             let reason = Reason::BadEntry {
                 annotation,
@@ -206,12 +206,6 @@ fn addresses(annotation: &'static str, text: &str) -> Result<Vec<IpAddr>, Refuse
         addresses.push(address);
     }
     Ok(addresses)
-}
-
-/// Reads an address as Go's `net.ParseIP` does: without zone, blanks or prefix length. An IPv4-mapped IPv6 address is
-/// an IPv4 address.
-fn parse_go_address(text: &str) -> Option<IpAddr> {
-    text.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
 impl Outlook<'_> {
@@ -410,7 +404,7 @@ pub(super) fn check_source_prefixes(pod: &Annotations) -> Result<(), Refused> {
     }
     let prefixes = string_list(annotation).map_err(|error| not_json(SOURCE_PREFIXES, annotation, &error))?;
     for prefix in prefixes {
-        let is_valid = parse_go_address(&prefix).is_some() || cidr::parse_pool(&prefix).is_some();
+        let is_valid = cidr::parse_go_address(&prefix).is_some() || cidr::parse_pool(&prefix).is_some();
         if !is_valid {
             let calico_message =
                 format!("failed to parse '{prefix}' as a CIDR: invalid CIDR address: {prefix}");

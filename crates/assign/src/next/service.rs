@@ -248,9 +248,9 @@ impl Controller<'_, '_> {
 
         let enough = if self.call.request.dual_stack { 2 } else { 1 };
         if held.len() == enough {
+            let has_family = families_of(held);
             for family in Family::BOTH {
-                let mut of_family = held.iter().map(|address| Family::of_address(*address));
-                if self.needs(family) && !of_family.any(|other| other == family) {
+                if self.needs(family) && !has_family[family as usize] {
                     round.not_asked[family as usize] = Some(NotAsked::HasEnough);
                 }
             }
@@ -315,10 +315,7 @@ impl Controller<'_, '_> {
 
     /// Asks for any address of each family that the service lacks, IPv4 first.
     fn ask_for_any(&self, held: &mut BTreeSet<IpAddr>, round: &mut Round) {
-        let mut has_family = [false; 2];
-        for address in held.iter() {
-            has_family[Family::of_address(*address) as usize] = true;
-        }
+        let has_family = families_of(held);
         for family in Family::BOTH {
             if !self.asks_for(family) || has_family[family as usize] {
                 continue;
@@ -388,4 +385,13 @@ fn note(outcome: &mut ServiceOutcome, round: &Round, family: Family) {
             *outcome = ServiceOutcome::NotAsked(why.clone());
         }
     }
+}
+
+/// For each family, true if one of the addresses is of it.
+fn families_of(addresses: &BTreeSet<IpAddr>) -> [bool; 2] {
+    let mut families = [false; 2];
+    for address in addresses {
+        families[Family::of_address(*address) as usize] = true;
+    }
+    families
 }

@@ -34,18 +34,16 @@ pub(super) enum Wanted {
 pub(super) struct Cluster {
     /// `None` if the options are invalid. No suggestion is better than a suggestion from the wrong cluster.
     connection: Option<Global>,
+    begin: Instant,
     time_limit: Duration,
-    deadline: Instant,
 }
 
 impl Cluster {
     pub(super) fn of(applet: Applet, request: &Request) -> Self {
-        let begin = Instant::now();
-        let time_limit = time_limit();
         Self {
             connection: connection(applet, request),
-            time_limit,
-            deadline: begin.checked_add(time_limit).unwrap_or(begin),
+            begin: Instant::now(),
+            time_limit: time_limit(),
         }
     }
 
@@ -72,7 +70,7 @@ impl Cluster {
         if started.is_err() {
             return Vec::new();
         }
-        let time_left = self.deadline.saturating_duration_since(Instant::now());
+        let time_left = self.time_limit.saturating_sub(self.begin.elapsed());
         let mut names = receiver
             .recv_timeout(time_left)
             .ok()

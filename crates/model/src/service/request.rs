@@ -115,7 +115,7 @@ impl ServiceRequest {
         if text.is_empty() {
             return Ok(None);
         }
-        let Some(address) = parse_go_address(text) else {
+        let Some(address) = cidr::parse_go_address(text) else {
             let calico = format!("invalid IP in spec.loadBalancerIP: {text}");
             return Err(Unreadable::new(SPEC_ADDRESS, calico));
         };
@@ -174,7 +174,7 @@ fn named_pool(entry: &str, pools: &[&Pool], family: Family) -> Result<IpNet, Str
 fn named_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
     let mut addresses: Vec<IpAddr> = Vec::new();
     for text in json::string_list(text)? {
-        let Some(address) = parse_go_address(&text) else {
+        let Some(address) = cidr::parse_go_address(&text) else {
             return Err(format!("could not parse {text} as a valid IP address"));
         };
         addresses.push(address);
@@ -188,11 +188,6 @@ fn named_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
         ));
     }
     Ok(addresses)
-}
-
-/// Reads an address like Go, which takes an IPv4-mapped IPv6 address for IPv4.
-fn parse_go_address(text: &str) -> Option<IpAddr> {
-    Some(text.parse::<IpAddr>().ok()?.to_canonical())
 }
 
 #[cfg(test)]

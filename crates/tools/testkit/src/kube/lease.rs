@@ -39,6 +39,29 @@ pub fn lease(kinds: Kinds) -> Result<Lease> {
     Ok(Lease(Some(source)))
 }
 
+impl Source {
+    fn server(&self) -> &KubeApiserver {
+        match self {
+            Self::This(server) => &server.server,
+            Self::Lender(loan) => &loan.server,
+        }
+    }
+
+    fn end(self) {
+        match self {
+            Self::This(server) => POOL.end(*server),
+            Self::Lender(loan) => loan.end(),
+        }
+    }
+
+    fn give_back(self) {
+        match self {
+            Self::This(server) => POOL.take_back(*server),
+            Self::Lender(loan) => loan.give_back(),
+        }
+    }
+}
+
 impl Lease {
     /// Makes the server hang: it accepts connections but answers no requests.
     pub fn pause(&self) -> Result<()> {
@@ -57,21 +80,13 @@ impl Lease {
 
     /// Ends the server.
     pub fn end(mut self) {
-        self.give_back(true);
+        if let Some(source) = self.0.take() {
+            source.end();
+        }
     }
 
     fn source(&self) -> &Source {
         self.0.as_ref().expect("it is there until it is dropped")
-    }
-
-    fn give_back(&mut self, ends: bool) {
-        match self.0.take() {
-            Some(Source::This(server)) if ends => POOL.end(*server),
-            Some(Source::This(server)) => POOL.take_back(*server),
-            Some(Source::Lender(loan)) if ends => loan.end(),
-            Some(Source::Lender(loan)) => loan.give_back(),
-            None => {}
-        }
     }
 }
 
@@ -79,15 +94,16 @@ impl Deref for Lease {
     type Target = KubeApiserver;
 
     fn deref(&self) -> &KubeApiserver {
-        match self.source() {
-            Source::This(server) => &server.server,
-            Source::Lender(loan) => &loan.server,
-        }
+        self.source().server()
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.give_back(thread::panicking());
+        match self.0.take() {
+            Some(source) if thread::panicking() => source.end(),
+            Some(source) => source.give_back(),
+            None => {}
+        }
     }
 }

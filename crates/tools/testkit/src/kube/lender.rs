@@ -75,23 +75,27 @@ fn serve(pool: &Pool, stream: io::Result<UnixStream>) -> Result<()> {
         Ok(server) => server,
         Err(error) => return line.write(&Err::<Lent, _>(format!("{error:#}"))),
     };
-    let mut lent = line.write(&Ok::<_, String>(server.server.as_lent()));
-    while lent.is_ok() {
-        // An unknown wish, an error and the end of the connection are the same: nobody has the server any more.
+    let mut answered = line.write(&Ok::<_, String>(server.server.as_lent()));
+    while answered.is_ok() {
+        // If the connection ends or fails, the test no longer uses the server.
         let wish = line.read().unwrap_or_default().unwrap_or(Wish::End);
-        lent = match wish {
+        let done = match wish {
             Wish::Pause => server.server.pause(),
             Wish::Resume => server.server.resume(),
             Wish::TakeBack => {
                 pool.take_back(server);
                 return Ok(());
             }
-            Wish::End => break,
+            Wish::End => {
+                pool.end(server);
+                return line.write(&());
+            }
         };
-        lent = lent.and_then(|()| line.write(&()));
+        answered = done.and_then(|()| line.write(&()));
     }
+    // The end of the connection tells the test that its wish was not fulfilled.
     pool.end(server);
-    line.write(&())
+    answered
 }
 
 /// A server that the lender has lent to a test of this process.

@@ -67,7 +67,7 @@ impl Kinds {
 #[derive(Debug)]
 pub(super) struct Pool {
     state: Mutex<State>,
-    /// Signals that a server was given back or has ended.
+    /// Wakes the tests that wait for a server, when one comes back or ends.
     changed: Condvar,
     /// Held by the test that starts a server. Servers that start at the same time slow each other down, so that none of
     /// them is ready in time on a busy machine.

@@ -69,10 +69,7 @@ impl Etcd {
 
     /// The place of this server for other processes.
     pub(super) fn place(&self) -> Place {
-        Place {
-            home: self.home.path().to_owned(),
-            port: self.port,
-        }
+        Place::new(&self.home, self.port)
     }
 
     /// The URL for clients, such as `http://127.0.0.1:40123`.

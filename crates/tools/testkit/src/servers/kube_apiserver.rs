@@ -97,12 +97,8 @@ impl KubeApiserver {
 
     /// The places of this server and its etcd for other processes.
     pub(crate) fn as_lent(&self) -> Lent {
-        let server = Place {
-            home: self.home.path().to_owned(),
-            port: self.port,
-        };
         Lent {
-            server,
+            server: Place::new(&self.home, self.port),
             etcd: self.etcd.place(),
         }
     }

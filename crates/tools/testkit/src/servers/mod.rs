@@ -91,6 +91,15 @@ struct Place {
     port: u16,
 }
 
+impl Place {
+    fn new(home: &Home, port: u16) -> Self {
+        Self {
+            home: home.path().to_owned(),
+            port,
+        }
+    }
+}
+
 /// The root of the workspace that this crate was built in.
 fn workspace() -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3);
