@@ -181,11 +181,8 @@ fn overlapping(step: &UndoStep, others: &[&(Key, IpNet)]) -> Option<String> {
             continue;
         };
         if let Some((other, _)) = others.iter().find(|(key, cidr)| footprint.overlaps(key, *cidr)) {
-            return Some(format!(
-                "{} would overlap {}, which did not exist before the run",
-                object.key.named(),
-                other.named()
-            ));
+            // The journal does not say whether the other object existed before the run.
+            return Some(format!("{} would overlap {}", object.key.named(), other.named()));
         }
     }
     None
