@@ -16,7 +16,7 @@ use crate::auto::{self, attribute, check_owner};
 use crate::error::{Error, Result};
 use crate::event::{Event, PoolPassedOver};
 use crate::family::Family;
-use crate::handle::{Increment, Known};
+use crate::handle::{Increment, KnownHandle};
 use crate::pools;
 use crate::request::AssignIp;
 use crate::store::{Query, Store};
@@ -36,7 +36,10 @@ impl<S: Store> Allocator<S> {
         let mut answers = self.store().read(&queries).await?.into_iter();
         let config = answers.next().unwrap_or_default();
         let pools = pools::pools(answers.next().unwrap_or_default());
-        let mut handle: Known = answers.next().map(allocator::one).transpose()?;
+        let mut handle = match answers.next() {
+            Some(answer) => allocator::one(answer)?.into(),
+            None => KnownHandle::Unread,
+        };
 
         let pool = self.pool_for(request, &pools)?;
         let config = allocator::config(config)?;
@@ -93,7 +96,7 @@ impl<S: Store> Allocator<S> {
         request: &AssignIp,
         cidr: IpNet,
         config: &IpamConfig,
-        handle: &mut Known,
+        handle: &mut KnownHandle,
     ) -> Result<()> {
         for _ in 0..RETRIES {
             match self.try_assign(request, cidr, config, handle).await {
@@ -115,7 +118,7 @@ impl<S: Store> Allocator<S> {
         request: &AssignIp,
         cidr: IpNet,
         config: &IpamConfig,
-        handle: &mut Known,
+        handle: &mut KnownHandle,
     ) -> Result<bool> {
         let key = AffinityKey {
             kind: auto::holder_kind(request.intended_use),

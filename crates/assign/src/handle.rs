@@ -1,5 +1,6 @@
 //! The address counts of handles (facts 3.8).
 
+use std::mem::take;
 use std::sync::Arc;
 
 use calipam_model::IpNet;
@@ -14,8 +15,25 @@ use crate::family::Family;
 use crate::record::Record;
 use crate::store::{Entry, Store, StoreError};
 
-/// A handle as it was last read or written. `Some(None)` if it does not exist, `None` if it must be read.
-pub(crate) type Known = Option<Option<Versioned<Handle>>>;
+/// A handle as it was last read or written.
+#[derive(Debug, Default)]
+pub(crate) enum KnownHandle {
+    /// It must be read.
+    #[default]
+    Unread,
+    /// It does not exist.
+    Missing,
+    Stored(Versioned<Handle>),
+}
+
+impl From<Option<Versioned<Handle>>> for KnownHandle {
+    fn from(stored: Option<Versioned<Handle>>) -> Self {
+        match stored {
+            Some(handle) => Self::Stored(handle),
+            None => Self::Missing,
+        }
+    }
+}
 
 pub(crate) enum Increment {
     Done,
@@ -36,7 +54,7 @@ impl<S: Store> Allocator<S> {
         block: IpNet,
         by: u32,
         max: u32,
-        known: &mut Known,
+        known: &mut KnownHandle,
     ) -> Result<Increment> {
         for _ in 0..RETRIES {
             let stored = self.latest(id, known).await?;
@@ -44,7 +62,7 @@ impl<S: Store> Allocator<S> {
                 .as_ref()
                 .map_or_else(|| Handle::new(id), |stored| stored.value.clone());
             if max > 0 && total(&handle, Family::of(block)) + i64::from(by) > i64::from(max) {
-                *known = Some(stored);
+                *known = stored.into();
                 return Ok(Increment::Full);
             }
 
@@ -55,10 +73,10 @@ impl<S: Store> Allocator<S> {
                 None => self.store().create(&record).await,
             };
             if let Some(revision) = unless_lost(written)? {
-                *known = Some(Some(Versioned {
+                *known = KnownHandle::Stored(Versioned {
                     value: handle,
                     revision,
-                }));
+                });
                 return Ok(Increment::Done);
             }
         }
@@ -71,17 +89,25 @@ impl<S: Store> Allocator<S> {
     ///
     /// If another client has written the handle since, it may have removed these counts already, and those that the
     /// handle has now may be of others. In this case, the block decides ([`Self::recount`]).
-    pub(crate) async fn decrement(&self, id: &str, block: IpNet, by: u32, known: &mut Known) -> Result<()> {
-        if let Some(stored) = known.take() {
-            let count = stored.as_ref().map_or(0, |stored| stored.value.count(block));
-            let Some(stored) = stored.filter(|_| count >= i64::from(by)) else {
-                return Ok(());
-            };
-            if self
-                .set_count(stored, block, count - i64::from(by), known)
-                .await?
-            {
-                return Ok(());
+    pub(crate) async fn decrement(
+        &self,
+        id: &str,
+        block: IpNet,
+        by: u32,
+        known: &mut KnownHandle,
+    ) -> Result<()> {
+        match take(known) {
+            KnownHandle::Unread => {}
+            KnownHandle::Missing => return Ok(()),
+            KnownHandle::Stored(stored) => {
+                let count = stored.value.count(block);
+                if count < i64::from(by) {
+                    return Ok(());
+                }
+                let lower = count - i64::from(by);
+                if self.set_count(stored, block, lower, known).await? {
+                    return Ok(());
+                }
             }
         }
         self.recount(id, block, known).await.map(drop)
@@ -92,15 +118,15 @@ impl<S: Store> Allocator<S> {
     ///
     /// Before a count is lowered, the block is written unchanged. An allocation that has incremented the handle, but
     /// has not written the block yet, then has to start again.
-    pub(crate) async fn recount(&self, id: &str, cidr: IpNet, known: &mut Known) -> Result<usize> {
+    pub(crate) async fn recount(&self, id: &str, cidr: IpNet, known: &mut KnownHandle) -> Result<usize> {
         for _ in 0..RETRIES {
             let Some(stored) = self.latest(id, known).await? else {
-                *known = Some(None);
+                *known = KnownHandle::Missing;
                 return Ok(0);
             };
             let count = stored.value.count(cidr);
             if count == 0 {
-                *known = Some(Some(stored));
+                *known = KnownHandle::Stored(stored);
                 return Ok(0);
             }
 
@@ -109,14 +135,14 @@ impl<S: Store> Allocator<S> {
                 .as_ref()
                 .map_or(0, |block| ordinals_of(&block.value, id).len());
             if recorded > 0 && count <= recorded as i64 {
-                *known = Some(Some(stored));
+                *known = KnownHandle::Stored(stored);
                 return Ok(recorded);
             }
             if let Some(mut block) = block {
                 block.value.update(|update| update.touch());
                 let record = Record::Block(Arc::new(block.value));
                 if unless_lost(self.store().update(&record, &block.revision).await)?.is_none() {
-                    *known = Some(Some(stored));
+                    *known = KnownHandle::Stored(stored);
                     continue;
                 }
             }
@@ -128,17 +154,22 @@ impl<S: Store> Allocator<S> {
     }
 
     /// Decrements a handle. A failure is only logged, since a handle that counts too many addresses is harmless.
-    pub(crate) async fn decrement_or_warn(&self, id: &str, block: IpNet, by: u32, known: &mut Known) {
+    pub(crate) async fn decrement_or_warn(&self, id: &str, block: IpNet, by: u32, known: &mut KnownHandle) {
         if let Err(error) = self.decrement(id, block, by, known).await {
             tracing::warn!(handle = id, %block, %error, "the handle counts more addresses than it has");
         }
     }
 
     /// Takes the handle out of `known`, or reads it if `known` does not contain it.
-    pub(crate) async fn latest(&self, id: &str, known: &mut Known) -> Result<Option<Versioned<Handle>>> {
-        match known.take() {
-            Some(stored) => Ok(stored),
-            None => self.get(Key::Handle(id.to_owned())).await,
+    pub(crate) async fn latest(
+        &self,
+        id: &str,
+        known: &mut KnownHandle,
+    ) -> Result<Option<Versioned<Handle>>> {
+        match take(known) {
+            KnownHandle::Unread => self.get(Key::Handle(id.to_owned())).await,
+            KnownHandle::Missing => Ok(None),
+            KnownHandle::Stored(stored) => Ok(Some(stored)),
         }
     }
 
@@ -148,7 +179,7 @@ impl<S: Store> Allocator<S> {
         stored: Versioned<Handle>,
         block: IpNet,
         count: i64,
-        known: &mut Known,
+        known: &mut KnownHandle,
     ) -> Result<bool> {
         let mut handle = stored.value.clone();
         handle.set_count(block, count);
@@ -172,12 +203,12 @@ impl<S: Store> Allocator<S> {
         };
         match written {
             Ok(stored) => {
-                *known = Some(stored);
+                *known = stored.into();
                 Ok(true)
             }
             // The handle is gone, and so are its counts.
             Err(StoreError::NotFound(_)) => {
-                *known = Some(None);
+                *known = KnownHandle::Missing;
                 Ok(true)
             }
             Err(error) if error.is_lost_race() => Ok(false),

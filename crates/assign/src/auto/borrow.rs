@@ -7,13 +7,13 @@ use calipam_model::snapshot::Versioned;
 use super::{Search, Source};
 use crate::error::Result;
 use crate::event::Event;
-use crate::handle::Known;
+use crate::handle::KnownHandle;
 use crate::request::{Assigned, Message};
 use crate::store::Store;
 
 impl<S: Store> Search<'_, S> {
     /// Takes the addresses that are still missing from any blocks of the pools, including those of other nodes.
-    pub(super) async fn borrow(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
+    pub(super) async fn borrow(&mut self, assigned: &mut Assigned, handle: &mut KnownHandle) -> Result<()> {
         let Some(mut survey) = self.survey.take() else {
             // A recent search found no free address, so this one has not surveyed the blocks of the pools.
             assigned.note(Message::Exhausted(

@@ -13,7 +13,7 @@ use super::holder_kind;
 use crate::allocator::{self, Allocator};
 use crate::error::{Error, Result};
 use crate::family::Family;
-use crate::handle::Known;
+use crate::handle::KnownHandle;
 use crate::pools;
 use crate::recent::KnownState;
 use crate::request::AutoAssign;
@@ -34,7 +34,7 @@ pub struct Inputs {
     pub(super) pools: Vec<Pool>,
     pub(super) node: Node,
     pub(super) affinities: Vec<Versioned<Affinity>>,
-    pub(super) handle: Known,
+    pub(super) handle: KnownHandle,
 }
 
 impl<S: Store> Allocator<S> {
@@ -105,8 +105,8 @@ impl<S: Store> Allocator<S> {
             Node::default()
         };
         let handle = match request.handle {
-            Some(_) => Some(allocator::one(next())?),
-            None => None,
+            Some(_) => allocator::one(next())?.into(),
+            None => KnownHandle::Unread,
         };
         Ok(Inputs {
             made_at,

@@ -33,7 +33,7 @@ use crate::error::{Error, Partly, Result};
 use crate::event::Event;
 use crate::family::Family;
 use crate::full::FullBlocks;
-use crate::handle::Known;
+use crate::handle::KnownHandle;
 use crate::pools::{self, PoolRequest, ServingPools};
 use crate::recent::is_recent;
 use crate::request::{Assigned, AutoAssign, AutoAssigned, Message};
@@ -314,7 +314,7 @@ struct Search<'r, S> {
 impl<S: Store> Search<'_, S> {
     /// Assigns the addresses of one family. If some are missing after a long search, searches a second time without the
     /// notes about full blocks.
-    async fn run(mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
+    async fn run(mut self, assigned: &mut Assigned, handle: &mut KnownHandle) -> Result<()> {
         self.take_any(assigned, handle).await?;
         if assigned.missing() > 0
             && self.allocator.notes.is_some()
@@ -335,7 +335,7 @@ impl<S: Store> Search<'_, S> {
     }
 
     /// Takes missing addresses from the host's blocks, from new blocks, and from other holders' blocks.
-    async fn take_any(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
+    async fn take_any(&mut self, assigned: &mut Assigned, handle: &mut KnownHandle) -> Result<()> {
         while assigned.missing() > 0 {
             let Some(block) = self.find_or_claim(assigned).await? else {
                 break;
@@ -395,7 +395,7 @@ impl<S: Store> Search<'_, S> {
     }
 
     /// Takes missing addresses from the existing blocks of the host.
-    async fn take_own(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
+    async fn take_own(&mut self, assigned: &mut Assigned, handle: &mut KnownHandle) -> Result<()> {
         while assigned.missing() > 0 {
             let Some(block) = self.own_block().await? else {
                 break;
@@ -446,7 +446,7 @@ impl<S: Store> Search<'_, S> {
         &self,
         mut block: Versioned<Block>,
         assigned: &mut Assigned,
-        handle: &mut Known,
+        handle: &mut KnownHandle,
         source: Source,
     ) -> Result<bool> {
         let mut waiting = None;

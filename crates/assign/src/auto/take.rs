@@ -12,7 +12,7 @@ use super::Search;
 use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::handle::{Increment, Known};
+use crate::handle::{Increment, KnownHandle};
 use crate::record::Record;
 use crate::request::Assigned;
 use crate::store::Store;
@@ -43,7 +43,7 @@ impl<S: Store> Search<'_, S> {
         &self,
         block: &Versioned<Block>,
         assigned: &mut Assigned,
-        handle: &mut Known,
+        handle: &mut KnownHandle,
     ) -> Result<TakeOutcome> {
         let cidr = block.value.cidr();
         let count = assigned.missing();

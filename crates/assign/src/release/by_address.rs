@@ -16,7 +16,7 @@ use crate::affinity::block_of;
 use crate::allocator::{self, Allocator, RETRIES};
 use crate::error::{Error, Partly, Result, unless_lost};
 use crate::family::Family;
-use crate::handle::Known;
+use crate::handle::KnownHandle;
 use crate::pools;
 use crate::store::{Query, Store};
 
@@ -180,17 +180,22 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Reads several handles in one round trip. A handle that cannot be decoded is not known.
-    async fn handles(&self, ids: impl Iterator<Item = &String>) -> Result<Vec<Known>> {
+    /// Reads several handles in one round trip. A handle that cannot be decoded counts as unread: the decrement reads it
+    /// again, and logs the error.
+    async fn handles(&self, ids: impl Iterator<Item = &String>) -> Result<Vec<KnownHandle>> {
         let queries: Vec<Query> = ids.map(|id| Query::Get(Key::Handle(id.clone()))).collect();
         if queries.is_empty() {
             return Ok(Vec::new());
         }
         let answers = self.store().read(&queries).await?;
-        Ok(answers
-            .into_iter()
-            .map(|answer| allocator::one(answer).ok())
-            .collect())
+        let mut handles = Vec::with_capacity(answers.len());
+        for answer in answers {
+            handles.push(match allocator::one(answer) {
+                Ok(stored) => KnownHandle::from(stored),
+                Err(_) => KnownHandle::Unread,
+            });
+        }
+        Ok(handles)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::allocator::{self, Allocator, RETRIES};
 use crate::auto::affinities_of;
 use crate::error::{Error, Result, unless_lost};
 use crate::family::Family;
-use crate::handle::{Known, ordinals_of};
+use crate::handle::{KnownHandle, ordinals_of};
 use crate::store::{Query, Store};
 
 /// The policy for addresses that a handle counts but no block records.
@@ -61,7 +61,7 @@ impl<S: Store> Allocator<S> {
 
         let cidrs: Vec<IpNet> = found.value.blocks().map(|(cidr, _)| cidr).collect();
         let blocks = self.each_block(&cidrs).await?;
-        let mut known: Known = Some(Some(found));
+        let mut known = KnownHandle::Stored(found);
         let mut result = Ok(());
         for (cidr, block) in cidrs.into_iter().zip(blocks) {
             let released = match block {
@@ -84,7 +84,7 @@ impl<S: Store> Allocator<S> {
         mut block: Option<Versioned<Block>>,
         leftovers: Leftovers,
         settings: &Settings,
-        known: &mut Known,
+        known: &mut KnownHandle,
     ) -> Result<()> {
         loop {
             self.release_handle_in(id, cidr, block, settings, known).await?;
@@ -103,7 +103,7 @@ impl<S: Store> Allocator<S> {
         cidr: IpNet,
         first: Option<Versioned<Block>>,
         settings: &Settings,
-        known: &mut Known,
+        known: &mut KnownHandle,
     ) -> Result<()> {
         let mut first = Some(first);
         for _ in 0..RETRIES {
@@ -118,7 +118,7 @@ impl<S: Store> Allocator<S> {
                 return Ok(());
             }
 
-            *known = Some(self.latest(id, known).await?);
+            *known = self.latest(id, known).await?.into();
             let after = without(&before.value, &ordinals, By::Handle, &settings.config, now);
             if unless_lost(self.write_released(&before, &after).await)?.is_none() {
                 continue;
