@@ -97,6 +97,7 @@ impl Used {
             blocks.push(UsedBlock::new(stored.key, used));
         }
 
+        // The uses are sorted by address.
         for uses in index.uses.chunk_by(|a, b| a.address == b.address) {
             let address = uses[0].address;
             if !recorded.contains(&address) {

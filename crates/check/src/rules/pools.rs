@@ -54,7 +54,8 @@ fn evidence_about(pool: &Pool) -> PoolEvidence {
     }
 }
 
-/// Checks for faults that matter even before the first block exists: overlaps, and selectors that do not parse.
+/// Checks for faults that matter even before the first block exists: pools that overlap each other, nodes or services,
+/// that are smaller than a block, or whose selectors do not parse.
 pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_overlaps(context, out);
     let pools = context.index.pools();

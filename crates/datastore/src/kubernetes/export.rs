@@ -56,6 +56,7 @@ pub(crate) async fn export(
     };
     let lists: Vec<Listed<Exported>> = lists_in_order(&reader, &plan).await?;
 
+    // The header names the state of the first list; an export of Kubernetes has no single revision.
     let mut revision = "";
     let mut taken_at = None;
     if let Some(first) = lists.first() {

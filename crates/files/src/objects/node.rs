@@ -75,7 +75,8 @@ pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encodin
     Ok(add(snapshot, &NodeObject::read(object, encoding, WANTED)?))
 }
 
-/// Adds only the name and creation time of a node: Calico's data about it is in etcd.
+/// Adds only the name and creation time of a node: Calico's data about it is in etcd. Skips an object that does not
+/// parse, which no API server sends.
 pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
     if let Ok(node) = NodeObject::read(object, encoding, WANTED) {
         let name = node.metadata.name.to_string();

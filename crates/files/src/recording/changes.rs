@@ -133,7 +133,7 @@ impl Changes {
             Ok(position) => self.length.saturating_sub(position),
             Err(_) => 0,
         };
-        // A few zeros can be the end of a sound frame.
+        // Up to three zeros can be the end of a sound frame.
         if zeros == 0 || zeros + unread < 4 {
             return false;
         }

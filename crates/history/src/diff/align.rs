@@ -25,7 +25,7 @@ pub fn align(old: &mut Snapshot, new: &mut Snapshot) {
     }
 }
 
-/// Makes a source one that was not read.
+/// Removes what was read from a source, and counts the source as not read. The other sources are read on both sides.
 fn forget(snapshot: &mut Snapshot, source: Source) {
     match source {
         Source::Endpoints => snapshot.endpoints = Vec::new(),

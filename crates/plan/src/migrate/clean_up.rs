@@ -59,7 +59,7 @@ pub fn clean_up(basis: &Basis<'_>, migration: &Migration) -> Plan {
             planner.unchecked(hidden);
         }
     }
-    planner.half_deleted(old);
+    planner.finish_half_deleted(old);
     planner.affinities(old);
 
     // An action whose edits were moved into that of a block is empty now.
@@ -155,8 +155,8 @@ impl<'s> Planner<'_, 's> {
         self.plan.actions.push(action);
     }
 
-    /// Finishes half-done deletions of blocks.
-    fn half_deleted(&mut self, old: IpNet) {
+    /// Finishes half-done deletions of the old pool's blocks.
+    fn finish_half_deleted(&mut self, old: IpNet) {
         for block in &self.basis.snapshot.blocks {
             let cidr = block.value.key;
             if !block.value.content.is_deleted() || !overlap(cidr, old) {

@@ -20,14 +20,19 @@ pub(crate) fn reason(authority: &str, tls: &TlsSettings, limit: Duration) -> Opt
     let config = config(tls)?;
     let (host, _) = authority.rsplit_once(':')?;
     let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).ok()?;
+
     let address = authority.to_socket_addrs().ok()?.next()?;
     let socket = TcpStream::connect_timeout(&address, limit).ok()?;
     socket.set_read_timeout(Some(limit)).ok()?;
     socket.set_write_timeout(Some(limit)).ok()?;
+
     let connection = ClientConnection::new(Arc::new(config), name).ok()?;
     let mut stream = StreamOwned::new(connection, socket);
+
+    // Reading makes the handshake, and then waits for what the server sends after it.
     let error = stream.read(&mut [0; 1]).err()?;
     let tls_error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+
     let attempt = Attempt {
         timeout: limit.as_secs(),
         connect: limit.as_secs(),

@@ -148,7 +148,8 @@ pub(crate) async fn next_change(client: &KubeClient, after: u64) -> Result<(), F
                 Err(failure) => return Err(failure),
             }
         }
-        // A proxy may end every watch at once.
+        // The server has ended the watch after `SHORT`, or a proxy has ended it at once: the next one begins after the
+        // last known version.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
