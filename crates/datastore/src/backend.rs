@@ -15,7 +15,7 @@ use crate::allocation::Records;
 use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::etcd::client::EtcdClient;
-use crate::feed::{Changes, Feed, OrWholeRead, WholeReadReason};
+use crate::feed::{Broken, Changes, Feed, WholeReadReason};
 use crate::kubernetes::client::KubeClient;
 use crate::read::{Lookup, NameKind, names};
 use crate::write::{Objects, not_writable};
@@ -97,9 +97,12 @@ pub(crate) trait Backend: Debug + Send + Sync {
         std::future::pending().await
     }
 
-    /// Reads everything and starts to follow it, or returns the reason why the datastore cannot be followed.
-    async fn follow(&self, _progress: &ProgressFn) -> Result<OrWholeRead<(Snapshot, Box<dyn Feed>)>> {
-        Ok(Err(WholeReadReason::NotForThisDatastore))
+    /// Reads everything and starts to follow it.
+    ///
+    /// # Errors
+    /// If the datastore cannot be read or followed.
+    async fn follow(&self, _progress: &ProgressFn) -> Result<(Snapshot, Box<dyn Feed>), Broken> {
+        Err(WholeReadReason::NotForThisDatastore.into())
     }
 
     /// Opens the datastore for reads and writes of single objects. `alone` is true if no two batches may share a

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::feed::{Followed, OrWholeRead, WholeReadReason};
+use crate::feed::{Broken, Followed, WholeReadReason};
 use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds::{self, Kind};
 use crate::kubernetes::{
@@ -51,26 +51,23 @@ async fn readable_kinds(client: &Arc<KubeClient>) -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// Reads everything from etcd and Kubernetes and starts to follow both, or returns the reason why one of them cannot be
-/// followed.
+/// Reads everything from etcd and Kubernetes and starts to follow both.
+///
+/// # Errors
+/// If one of them cannot be read or followed.
 pub(crate) async fn follow(
     etcd: &dyn Backend,
     client: &Arc<KubeClient>,
     progress: &ProgressFn,
-) -> Result<OrWholeRead<(Snapshot, Followed)>> {
+) -> Result<(Snapshot, Followed), Broken> {
     if etcd.revisions().is_none() {
-        return Ok(Err(WholeReadReason::NotForThisDatastore));
+        return Err(WholeReadReason::NotForThisDatastore.into());
     }
     let kinds = readable_kinds(client).await?;
-    if let Err(reason) = kubernetes::require_proof(client, &kinds).await? {
-        return Ok(Err(reason));
-    }
+    kubernetes::require_proof(client, &kinds).await?;
 
     // etcd is read first, so that an address assigned in between does not look like a leak.
-    let (mut snapshot, etcd_feed) = match etcd.follow(progress).await? {
-        Ok(started) => started,
-        Err(reason) => return Ok(Err(reason)),
-    };
+    let (mut snapshot, etcd_feed) = etcd.follow(progress).await?;
 
     let clock = Clock::starting_at(crate::clock::now());
     let reader = Lists {
@@ -83,7 +80,7 @@ pub(crate) async fn follow(
     let kubernetes_feed = KubeFeed::begin(client, kinds, &positions, clock, &mut snapshot);
 
     let feeds = vec![etcd_feed, Box::new(kubernetes_feed)];
-    Ok(Ok((snapshot, Followed::new(feeds))))
+    Ok((snapshot, Followed::new(feeds)))
 }
 
 /// Creates a counter for the lists that are read from Kubernetes after a snapshot of etcd.

@@ -37,7 +37,7 @@ pub use self::configure::{ConfigureRequest, configure};
 pub use self::diff::{Pair, Side, diff, read_pair, scope};
 pub use self::failure::{Failure, FailureForm, Kind, Result};
 pub use self::history::{History, Reach, Span, history, last_events};
-pub use self::live::{Live, LiveCounts, SharedSnapshot, Step};
+pub use self::live::{Live, LiveCounts, LiveStart, SharedSnapshot, Step};
 pub use self::migrate::{
     Estimate, Eviction, Group, MigrateRequest, Migrated, Moving, Pin, Surveyed, migrate,
 };

@@ -6,7 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use calipam_check::{Context, Finding, FindingAges, FindingKey, Report, drop_changed};
-use calipam_datastore::feed::{Changed, Followed, OrWholeRead, WholeReadReason};
+use calipam_datastore::Datastore;
+use calipam_datastore::feed::{Broken, Changed, Followed, WholeReadReason};
+use calipam_datastore::read::ProgressFn;
 use calipam_history::trend::Trends;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
@@ -72,6 +74,13 @@ pub struct LiveCounts {
     pub reads: u64,
 }
 
+/// The result of an attempt to follow a cluster.
+pub enum LiveStart {
+    Followed(Box<Live>),
+    /// The datastore cannot be followed.
+    NotFollowed(WholeReadReason),
+}
+
 /// The result of a step.
 #[derive(Debug)]
 pub enum Step {
@@ -86,15 +95,14 @@ pub enum Step {
 
 impl Live {
     /// Reads and checks everything. Findings that a half-done Calico operation could explain are reported only after
-    /// they have lasted for a while. Cures are limited to the named part of the cluster. If the datastore cannot be
-    /// followed, returns the reason.
+    /// they have lasted for a while. Cures are limited to the named part of the cluster.
     ///
     /// # Errors
     /// If the datastore cannot be read, or none of the named nodes or pools exists.
-    pub async fn begin(access: Access<'_>, criteria: &Criteria, names: Names) -> Result<OrWholeRead<Self>> {
+    pub async fn begin(access: Access<'_>, criteria: &Criteria, names: Names) -> Result<LiveStart> {
         let (snapshot, followed) = match follow(access).await? {
-            Ok(read) => read,
-            Err(reason) => return Ok(Err(reason)),
+            WholeRead::Followed(read) => *read,
+            WholeRead::NotFollowed(reason) => return Ok(LiveStart::NotFollowed(reason)),
         };
         let mut trends = Trends::default();
         let nothing = Snapshot::default();
@@ -127,7 +135,7 @@ impl Live {
             wait(criteria.recheck_after, Activity::Rechecking, access.operator).await;
             live.step(access).await?;
         }
-        Ok(Ok(live))
+        Ok(LiveStart::Followed(Box::new(live)))
     }
 
     pub fn snapshot(&self) -> SharedSnapshot {
@@ -264,9 +272,10 @@ impl Live {
             }
         }
 
-        let changes = match self.followed.news().await? {
+        let changes = match self.followed.news().await {
             Ok(changes) => changes,
-            Err(reason) => return self.read_because(access, Some(reason)).await,
+            Err(Broken::Lost(reason)) => return self.read_because(access, Some(reason)).await,
+            Err(Broken::Failed(error)) => return Err(error.into()),
         };
         self.apply(changes);
         self.check()?;
@@ -328,8 +337,8 @@ impl Live {
     /// due.
     async fn read_because(&mut self, access: Access<'_>, reason: Option<WholeReadReason>) -> Result<Step> {
         let (snapshot, followed) = match follow(access).await? {
-            Ok(read) => read,
-            Err(reason) => return Ok(Step::Lost(reason)),
+            WholeRead::Followed(read) => *read,
+            WholeRead::NotFollowed(reason) => return Ok(Step::Lost(reason)),
         };
         {
             // The lock ends before the check, which takes it again.
@@ -383,14 +392,24 @@ fn objects_of(findings: &[&Finding]) -> BTreeSet<Key> {
         .collect()
 }
 
+/// The result of a complete read of a cluster that is to be followed.
+enum WholeRead {
+    Followed(Box<(Snapshot, Followed)>),
+    /// The datastore cannot be followed, and was not read.
+    NotFollowed(WholeReadReason),
+}
+
 /// Reads the datastore, and begins to follow its changes.
-async fn follow(access: Access<'_>) -> Result<OrWholeRead<(Snapshot, Followed)>> {
-    let read = watched(access, Activity::Reading, async |datastore, progress| {
-        datastore.follow(progress).await
-    })
-    .await?;
-    Ok(read.map(|(mut snapshot, followed)| {
-        name_unread(&mut snapshot);
-        (snapshot, followed)
-    }))
+async fn follow(access: Access<'_>) -> Result<WholeRead> {
+    let follow_with_progress =
+        async |datastore: &Datastore, progress: &ProgressFn| match datastore.follow(progress).await {
+            Ok(read) => Ok(WholeRead::Followed(Box::new(read))),
+            Err(Broken::Lost(reason)) => Ok(WholeRead::NotFollowed(reason)),
+            Err(Broken::Failed(error)) => Err(error),
+        };
+    let mut read = watched(access, Activity::Reading, follow_with_progress).await?;
+    if let WholeRead::Followed(followed) = &mut read {
+        name_unread(&mut followed.0);
+    }
+    Ok(read)
 }

@@ -19,7 +19,7 @@ use super::client::EtcdClient;
 use super::whole::pull::Collector;
 use super::whole::{self, Start};
 use crate::error::Result;
-use crate::feed::{Broken, Changed, Feed, OrWholeRead, WholeReadReason};
+use crate::feed::{Broken, Changed, Feed, WholeReadReason};
 
 /// Time limit for etcd to report changes. If etcd takes longer, everything is read again instead.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -60,10 +60,11 @@ impl Feed for EtcdFeed {
             if let Ok(result) = timeout(IDLE_INTERVAL, next_change).await {
                 return result;
             }
-            match read_news(&self.client, &self.followed).await? {
+            match read_news(&self.client, &self.followed).await {
                 Ok(news) if !news.keys.is_empty() => return Ok(()),
-                Err(WholeReadReason::AnotherHistory(_)) => return Ok(()),
-                _ => {}
+                Err(Broken::Lost(WholeReadReason::AnotherHistory(_))) => return Ok(()),
+                Err(Broken::Failed(error)) => return Err(error),
+                Ok(_) | Err(Broken::Lost(_)) => {}
             }
         }
     }
@@ -73,14 +74,11 @@ impl Feed for EtcdFeed {
         Ok(())
     }
 
-    async fn news(&mut self) -> Result<OrWholeRead<usize>> {
-        let news = match read_news(&self.client, &self.followed).await? {
-            Ok(news) => news,
-            Err(reason) => return Ok(Err(reason)),
-        };
+    async fn news(&mut self) -> Result<usize, Broken> {
+        let news = read_news(&self.client, &self.followed).await?;
         let changed = news.keys.len();
         self.news = Some(news);
-        Ok(Ok(changed))
+        Ok(changed)
     }
 
     fn apply(&mut self, snapshot: &mut Snapshot) -> Changed {
@@ -107,7 +105,7 @@ impl Point {
     }
 
     /// Checks that `now` is a state of the same etcd, which has not gone back to an earlier term.
-    fn require_same_history(&self, now: &Self) -> OrWholeRead<()> {
+    fn require_same_history(&self, now: &Self) -> Result<(), WholeReadReason> {
         let reason = if now.identity != self.identity {
             "it is another cluster".to_owned()
         } else if now.raft_term < self.raft_term {
@@ -206,8 +204,11 @@ pub(super) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Re
     snapshot.mark_read(ETCD_SOURCES);
 
     // The last write may be a deletion, which does not show in the data.
-    if let Ok(news) = read_news(client, &followed).await? {
-        news.apply(&mut snapshot, &mut followed);
+    match read_news(client, &followed).await {
+        Ok(news) => drop(news.apply(&mut snapshot, &mut followed)),
+        // The first read of changes finds the reason again, and reports it.
+        Err(Broken::Lost(_)) => {}
+        Err(Broken::Failed(error)) => return Err(error),
     }
 
     let feed = EtcdFeed {
@@ -218,11 +219,11 @@ pub(super) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Re
     Ok((snapshot, feed))
 }
 
-/// Reads the changes after `followed`, or returns the reason why everything must be read again.
+/// Reads the changes after `followed`.
 ///
 /// # Errors
-/// If etcd cannot be reached.
-async fn read_news(client: &Arc<EtcdClient>, followed: &Point) -> Result<OrWholeRead<News>> {
+/// If etcd cannot be reached, or everything must be read again.
+async fn read_news(client: &Arc<EtcdClient>, followed: &Point) -> Result<News, Broken> {
     let information = client.cluster_information().await?;
     let taken_at = crate::clock::now();
     let now = Point {
@@ -230,14 +231,19 @@ async fn read_news(client: &Arc<EtcdClient>, followed: &Point) -> Result<OrWhole
         raft_term: information.raft_term,
         position: Position::at(information.revision),
     };
-    Ok(match read_changes(client, followed, &now).await {
-        Ok(changes) => Ok(News::new(followed, changes, now, taken_at)),
-        Err(reason) => Err(reason),
-    })
+    let changes = read_changes(client, followed, &now).await?;
+    Ok(News::new(followed, changes, now, taken_at))
 }
 
-/// Reads the changes since a point, or returns the reason why everything has to be read.
-async fn read_changes(client: &EtcdClient, followed: &Point, now: &Point) -> OrWholeRead<Vec<Change>> {
+/// Reads the changes since a point.
+///
+/// # Errors
+/// If everything must be read again, also because etcd fails to report the changes.
+async fn read_changes(
+    client: &EtcdClient,
+    followed: &Point,
+    now: &Point,
+) -> Result<Vec<Change>, WholeReadReason> {
     followed.require_same_history(now)?;
     require_exact(client).await?;
 

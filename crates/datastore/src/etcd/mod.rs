@@ -31,7 +31,7 @@ use crate::allocation::Records;
 use crate::backend::Backend;
 use crate::budget::Budget;
 use crate::error::Result;
-use crate::feed::{Changes, Feed, OrWholeRead};
+use crate::feed::{Broken, Changes, Feed};
 use crate::read::{Lookup, NameKind};
 use crate::secret::redact_url;
 use crate::write::Objects;
@@ -90,9 +90,9 @@ impl Backend for Arc<EtcdClient> {
         EtcdClient::next_change(self, &changes::range(), after).await
     }
 
-    async fn follow(&self, progress: &ProgressFn) -> Result<OrWholeRead<(Snapshot, Box<dyn Feed>)>> {
+    async fn follow(&self, progress: &ProgressFn) -> Result<(Snapshot, Box<dyn Feed>), Broken> {
         let (snapshot, feed) = follow::start(self, progress).await?;
-        Ok(Ok((snapshot, Box::new(feed))))
+        Ok((snapshot, Box::new(feed)))
     }
 
     fn objects(&self, alone: bool) -> Result<Arc<dyn Objects>> {

@@ -33,10 +33,10 @@ pub struct Reported {
     pub changes: Vec<Change>,
 }
 
-/// The reason why changes can no longer be followed.
+/// The reason why changes cannot be followed, or no longer.
 #[derive(Debug)]
 pub enum Broken {
-    /// Changes were missed, so everything must be read again.
+    /// Changes are not reported, or were missed, so everything must be read again.
     Lost(WholeReadReason),
     Failed(Error),
 }
@@ -47,15 +47,18 @@ impl From<Error> for Broken {
     }
 }
 
+impl From<WholeReadReason> for Broken {
+    fn from(reason: WholeReadReason) -> Self {
+        Self::Lost(reason)
+    }
+}
+
 /// A stream of all changes in a datastore after some position.
 #[async_trait]
 pub trait Changes: Send {
     /// Waits for the next changes. Returns an empty report after a minute without changes.
     async fn reported(&mut self) -> Result<Reported, Broken>;
 }
-
-/// A result, or the reason why everything must be read.
-pub type OrWholeRead<T> = Result<T, WholeReadReason>;
 
 /// Changed objects, in their old and new state.
 #[derive(Debug, Default)]
@@ -86,9 +89,11 @@ pub(crate) trait Feed: Send + Sync {
     /// Ensures that the next [`Self::news`] returns all changes up to now, or the reason why they are unknown.
     async fn confirm_current(&mut self, now: Timestamp) -> Result<()>;
 
-    /// Collects the changes that have not been applied. Returns the number of changed objects, or the reason why
-    /// everything must be read again.
-    async fn news(&mut self) -> Result<OrWholeRead<usize>>;
+    /// Collects the changes that have not been applied, and returns the number of changed objects.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or everything must be read again.
+    async fn news(&mut self) -> Result<usize, Broken>;
 
     /// Applies the collected changes to the snapshot.
     fn apply(&mut self, snapshot: &mut Snapshot) -> Changed;
@@ -171,21 +176,17 @@ impl Followed {
         Ok(())
     }
 
-    /// Collects the changes that have not been [applied](Self::apply), and returns the number of changed objects. If
-    /// everything must be read again, returns the reason instead: for example, a server no longer has all the changes,
-    /// or was replaced by another one.
+    /// Collects the changes that have not been [applied](Self::apply), and returns the number of changed objects.
     ///
     /// # Errors
-    /// If the server cannot be reached.
-    pub async fn news(&mut self) -> Result<OrWholeRead<usize>> {
+    /// If the server cannot be reached, or everything must be read again: for example, a server no longer has all the
+    /// changes, or was replaced by another one.
+    pub async fn news(&mut self) -> Result<usize, Broken> {
         let mut changed = 0;
         for feed in &mut self.feeds {
-            match feed.news().await? {
-                Ok(changed_in_feed) => changed += changed_in_feed,
-                Err(reason) => return Ok(Err(reason)),
-            }
+            changed += feed.news().await?;
         }
-        Ok(Ok(changed))
+        Ok(changed)
     }
 
     /// Updates the followed snapshot with the changes that [`Self::news`] has collected.

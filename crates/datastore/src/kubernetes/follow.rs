@@ -26,7 +26,7 @@ use super::whole::list::Counter;
 use super::whole::order::{Lists, lists_in_order};
 use super::whole::{assemble, plan};
 use crate::error::{Cause, Error, Result};
-use crate::feed::{Broken, Changed, Feed, OrWholeRead, WholeReadReason};
+use crate::feed::{Broken, Changed, Feed, WholeReadReason};
 
 /// The kind that every assignment and release writes.
 const BLOCKS: &str = "ipamblocks";
@@ -150,11 +150,9 @@ impl Feed for KubeFeed {
         Ok(())
     }
 
-    /// Once there is a reason to read everything, every later call returns it.
-    ///
-    /// # Errors
-    /// If the server cannot be reached. The next calls return a reason instead.
-    async fn news(&mut self) -> Result<OrWholeRead<usize>> {
+    /// Once there is a reason to read everything, every later call returns it. After another failure, the later calls
+    /// say that the watch was interrupted.
+    async fn news(&mut self) -> Result<usize, Broken> {
         let reported = take(&mut self.reported);
         for message in reported.into_iter().chain(self.watches.waiting()) {
             match message {
@@ -165,15 +163,15 @@ impl Feed for KubeFeed {
                 Message::Broken(Broken::Lost(reason)) => self.lost = Some(reason),
                 Message::Broken(Broken::Failed(error)) => {
                     self.lost = Some(WholeReadReason::Interrupted);
-                    return Err(error);
+                    return Err(error.into());
                 }
             }
         }
         self.latest.collected_at = self.clock.now();
-        Ok(match &self.lost {
-            Some(reason) => Err(reason.clone()),
+        match &self.lost {
+            Some(reason) => Err(reason.clone().into()),
             None => Ok(self.latest.changes.len()),
-        })
+        }
     }
 
     /// Applies the latest changes to a snapshot, and returns the changed objects before and after.
@@ -247,14 +245,15 @@ impl LatestChanges {
 }
 
 /// Reads the whole Kubernetes datastore, and starts to follow it.
+///
+/// # Errors
+/// If it cannot be read or followed.
 pub(super) async fn start(
     client: &Arc<KubeClient>,
     progress: &ProgressFn,
-) -> Result<OrWholeRead<(Snapshot, KubeFeed)>> {
+) -> Result<(Snapshot, KubeFeed), Broken> {
     let plan = plan(client, &Extent::Whole).await?;
-    if let Err(reason) = require_proof(client, &plan.kinds).await? {
-        return Ok(Err(reason));
-    }
+    require_proof(client, &plan.kinds).await?;
     let started = Instant::now();
     let reader = Lists {
         client: Arc::clone(client),
@@ -268,18 +267,20 @@ pub(super) async fn start(
         started,
     };
     let feed = KubeFeed::begin(client, plan.kinds, &positions, clock, &mut snapshot);
-    Ok(Ok((snapshot, feed)))
+    Ok((snapshot, feed))
 }
 
-/// Returns the reason why the kinds cannot be followed, if there is one.
-pub(crate) async fn require_proof(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<OrWholeRead<()>> {
+/// Checks that the API server can prove that it has reported all changes of these kinds.
+///
+/// # Errors
+/// If it cannot, the user may not watch the kinds, or the server cannot be asked.
+pub(crate) async fn require_proof(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<(), Broken> {
     if !client.api().whole_lists {
         let reason = "only Kubernetes 1.33 and later confirms that it has reported all changes";
-        return Ok(Err(WholeReadReason::CannotWatch(reason.to_owned())));
+        return Err(WholeReadReason::CannotWatch(reason.to_owned()).into());
     }
     match require_watch(client, kinds).await {
-        Ok(()) => Ok(Ok(())),
-        Err(error @ Error::Permission { .. }) => Ok(Err(WholeReadReason::CannotWatch(error.to_string()))),
-        Err(error) => Err(error),
+        Err(error @ Error::Permission { .. }) => Err(WholeReadReason::CannotWatch(error.to_string()).into()),
+        result => Ok(result?),
     }
 }

@@ -40,7 +40,7 @@ use crate::allocation::{Records, Selecting};
 use crate::backend::Backend;
 use crate::budget::Budget;
 use crate::error::Result;
-use crate::feed::{Changes, Feed, OrWholeRead};
+use crate::feed::{Broken, Changes, Feed};
 use crate::read::{Lookup, NameKind};
 use crate::write::Objects;
 
@@ -102,11 +102,9 @@ impl Backend for Arc<KubeClient> {
         reported.map_err(|failure| self.error("changes of blocks", failure))
     }
 
-    async fn follow(&self, progress: &ProgressFn) -> Result<OrWholeRead<(Snapshot, Box<dyn Feed>)>> {
-        Ok(match follow::start(self, progress).await? {
-            Ok((snapshot, feed)) => Ok((snapshot, Box::new(feed))),
-            Err(reason) => Err(reason),
-        })
+    async fn follow(&self, progress: &ProgressFn) -> Result<(Snapshot, Box<dyn Feed>), Broken> {
+        let (snapshot, feed) = follow::start(self, progress).await?;
+        Ok((snapshot, Box::new(feed)))
     }
 
     fn objects(&self, _alone: bool) -> Result<Arc<dyn Objects>> {

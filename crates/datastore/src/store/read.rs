@@ -14,7 +14,7 @@ use super::Datastore;
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::etcd::{self, past};
-use crate::feed::{Changes, Followed, OrWholeRead};
+use crate::feed::{Broken, Changes, Followed};
 use crate::read::around::is_in_kubernetes;
 use crate::read::{Lookup, NameKind, Past, PastSubject};
 use crate::{both, kubernetes};
@@ -147,25 +147,21 @@ impl Datastore {
         self.backend.next_change(after).await
     }
 
-    /// Reads everything and starts to follow it, or returns the reason why this datastore cannot be followed.
+    /// Reads everything and starts to follow it.
     ///
     /// # Errors
-    /// The same as for [`Self::observe`].
-    pub async fn follow(&self, progress: &ProgressFn) -> Result<OrWholeRead<(Snapshot, Followed)>> {
-        let started = match &self.beside {
+    /// The same as for [`Self::observe`], and if this datastore cannot be followed.
+    pub async fn follow(&self, progress: &ProgressFn) -> Result<(Snapshot, Followed), Broken> {
+        let (mut snapshot, followed) = match &self.beside {
             Some(kubernetes) => both::follow(&*self.backend, kubernetes, progress).await?,
             None => {
-                let started = self.backend.follow(progress).await?;
-                started.map(|(snapshot, feed)| (snapshot, Followed::new(vec![feed])))
+                let (snapshot, feed) = self.backend.follow(progress).await?;
+                (snapshot, Followed::new(vec![feed]))
             }
-        };
-        let (mut snapshot, followed) = match started {
-            Ok(started) => started,
-            Err(reason) => return Ok(Err(reason)),
         };
         let is_followed = true;
         self.add_namespaces(&mut snapshot, is_followed).await;
-        Ok(Ok((snapshot, followed)))
+        Ok((snapshot, followed))
     }
 
     /// Continues to follow etcd over this connection to the same datastore. Kubernetes is still followed by the watches

@@ -9,12 +9,12 @@ use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::datastore::{self, open};
 use calipam_testkit::servers::Etcd;
 use calipam_workflow::{
-    Access, Intent, Live, LiveCounts, MigrateRequest, Names, Side, Step, Writing, diff, migrate, read_pair,
+    Access, Intent, Live, LiveCounts, MigrateRequest, Side, Step, Writing, diff, migrate, read_pair,
 };
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::{Person, UNATTENDED, criteria, open_etcd, unattended};
+use super::{Person, UNATTENDED, begin, criteria, open_etcd, unattended};
 
 /// The live state has one finding more than the file. Everything that findings depend on is written again before the
 /// second read. That read drops the findings that an operation in progress could explain.
@@ -116,10 +116,7 @@ async fn a_pool_is_not_deleted_if_a_block_was_written_after_the_last_read() {
 async fn a_complete_read_replaces_the_followed_snapshot() {
     let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(32), 2, 3)).unwrap();
     let datastore = open_etcd(&etcd).await;
-    let mut live = Live::begin(unattended(&datastore), &criteria(0), Names::default())
-        .await
-        .unwrap()
-        .unwrap();
+    let mut live = begin(&datastore, 0).await;
     assert_eq!(live.report().findings, []);
 
     // Removes an endpoint from the snapshot in memory, as a bug in following could. A later change reveals the loss.
@@ -169,10 +166,7 @@ async fn a_complete_read_replaces_the_followed_snapshot() {
 async fn a_due_finding_is_confirmed_without_a_check_unless_its_objects_changed() {
     let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(32), 2, 3)).unwrap();
     let datastore = open_etcd(&etcd).await;
-    let mut live = Live::begin(unattended(&datastore), &criteria(1), Names::default())
-        .await
-        .unwrap()
-        .unwrap();
+    let mut live = begin(&datastore, 1).await;
     assert_eq!(live.until_confirmable(), None);
 
     let handles = etcd.entries_below(HANDLE_PREFIX).unwrap();

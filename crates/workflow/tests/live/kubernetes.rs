@@ -15,12 +15,12 @@ use calipam_testkit::datastore::{self, observe, open};
 use calipam_testkit::kube::{Flavour, Kinds, install, lease, seed};
 use calipam_testkit::rounds;
 use calipam_testkit::servers::{Etcd, KubeApiserver};
-use calipam_workflow::{Live, Names, Step};
+use calipam_workflow::{Live, Step};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{criteria, unattended};
+use super::{begin, criteria, unattended};
 
 /// The time within which a change must reach the snapshot, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,13 +42,6 @@ fn sorted(mut snapshot: Snapshot) -> Snapshot {
     sort!(blocks affinities handles pools reservations nodes pods services machines);
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
     snapshot
-}
-
-async fn begin(datastore: &Datastore) -> Live {
-    Live::begin(unattended(datastore), &criteria(0), Names::default())
-        .await
-        .unwrap()
-        .unwrap()
 }
 
 /// The snapshot in memory, with the fields of `at` that need not be equal, such as the time. The namespaces are one of
@@ -142,7 +135,7 @@ async fn after_any_change_of_a_cluster_with_every_fault_the_snapshot_equals_a_fu
     let first = stored(&server, flavour);
     let keys: Vec<&String> = first.keys().collect();
     let datastore = open(datastore::kubernetes(&server.kubeconfig())).await;
-    let mut live = begin(&datastore).await;
+    let mut live = begin(&datastore, 0).await;
     assert_equal(&mut live, &datastore, "at first").await;
 
     let mut rng = Rng::new(seed);
@@ -220,7 +213,7 @@ async fn the_snapshot_is_current_while_pods_come_and_go_and_after_a_restart() {
     install(&server, flavour).unwrap();
     let nodes = seed(&server, flavour, &spec, 4).unwrap();
     let datastore = open(datastore::kubernetes(&server.kubeconfig())).await;
-    let mut live = begin(&datastore).await;
+    let mut live = begin(&datastore, 0).await;
     let shared = Arc::clone(&server);
     let work = move |churn: Churn| {
         churn
@@ -280,7 +273,7 @@ async fn a_server_restored_to_an_earlier_state_is_read_again() {
     };
     server.restart(copying).unwrap();
     let datastore = open(datastore::kubernetes(&server.kubeconfig())).await;
-    let mut live = begin(&datastore).await;
+    let mut live = begin(&datastore, 0).await;
     for handle in server
         .etcd()
         .entries_below(&handles(flavour))
@@ -319,7 +312,7 @@ async fn the_snapshot_is_current_while_pods_of_an_etcd_come_and_go() {
     let cluster = Cluster::plain(ClusterSpec::new(9).v4_only(), 4, 0);
     let scene = Arc::new(Scene::on_etcd_with_kubernetes(&cluster));
     let datastore = scene.world.open().await;
-    let mut live = begin(&datastore).await;
+    let mut live = begin(&datastore, 0).await;
     let workers = Arc::clone(&scene);
     churn(move |churn: Churn| workers.churn(&churn), &mut live, &datastore).await;
 }

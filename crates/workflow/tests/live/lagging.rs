@@ -8,10 +8,9 @@ use std::time::Duration;
 use calipam_datastore::settings::{KubectlOptions, Overrides};
 use calipam_testkit::datastore::open;
 use calipam_testkit::kube::fake::{Fake, Reply};
-use calipam_workflow::{Live, Names};
 use serde_json::{Value, json};
 
-use super::{criteria, unattended};
+use super::{begin, unattended};
 
 const CALICO: &str = "/apis/crd.projectcalico.org/v1/";
 
@@ -121,10 +120,7 @@ async fn found(has_pod: bool) -> (Vec<Vec<String>>, usize) {
         ..Overrides::default()
     };
     let datastore = open(settings).await;
-    let mut live = Live::begin(unattended(&datastore), &criteria(1), Names::default())
-        .await
-        .unwrap()
-        .unwrap();
+    let mut live = begin(&datastore, 1).await;
     let mut reports = Vec::new();
     for _ in 0..6 {
         live.wait(Duration::from_millis(500)).await.unwrap();

@@ -11,7 +11,9 @@ use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Question};
 use calipam_testkit::datastore;
 use calipam_testkit::servers::Etcd;
-use calipam_workflow::{Access, Activity, Criteria, Event, Failure, Meter, Operator, Pending, Proposal};
+use calipam_workflow::{
+    Access, Activity, Criteria, Event, Failure, Live, LiveStart, Meter, Names, Operator, Pending, Proposal,
+};
 use jiff::SignedDuration;
 
 /// An operator. `as_writing_starts` runs after the last read and before the first write.
@@ -68,6 +70,15 @@ impl Meter for NoMeter {
 
 async fn open_etcd(etcd: &Etcd) -> Datastore {
     datastore::open(datastore::etcd(etcd.endpoint())).await
+}
+
+/// Begins to follow a datastore. Findings are due after `settle` seconds.
+async fn begin(datastore: &Datastore, settle: i64) -> Live {
+    let start = Live::begin(unattended(datastore), &criteria(settle), Names::default()).await;
+    match start.unwrap() {
+        LiveStart::Followed(live) => *live,
+        LiveStart::NotFollowed(reason) => panic!("{reason}"),
+    }
 }
 
 /// Criteria without a grace period; findings that an operation could explain have to last for `settle` seconds.

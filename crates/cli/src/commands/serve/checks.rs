@@ -13,7 +13,7 @@ use calipam_history::trend::Trends;
 use calipam_model::IpNet;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::advice::Advice;
-use calipam_workflow::{Access, Live, SharedSnapshot, Step, trends};
+use calipam_workflow::{Access, Live, LiveStart, SharedSnapshot, Step, trends};
 
 use super::super::check::Checker;
 use super::Results;
@@ -177,13 +177,13 @@ impl<'a> Checks<'a> {
         let access = Access::new(datastore, &person);
         let Some(live) = &mut self.live else {
             match Live::begin(access, &checker.criteria(), checker.names()).await? {
-                Ok(live) => {
+                LiveStart::Followed(live) => {
                     if let Some(folder) = &self.args.record {
                         self.past_trends = self.read_past_trends(&live, folder);
                     }
-                    self.live = Some(live);
+                    self.live = Some(*live);
                 }
-                Err(reason) => self.warn_not_followed(&reason),
+                LiveStart::NotFollowed(reason) => self.warn_not_followed(&reason),
             }
             self.is_rare = self.live.is_some();
             return Ok(());

@@ -41,7 +41,7 @@ struct Following {
 impl Following {
     async fn begin(etcd: &Etcd) -> Self {
         let store = open(etcd).await;
-        let (snapshot, followed) = store.follow(&quiet()).await.unwrap().unwrap();
+        let (snapshot, followed) = store.follow(&quiet()).await.unwrap();
         let following = Self {
             store,
             snapshot,
@@ -53,7 +53,11 @@ impl Following {
 
     /// Applies the changes. Returns the number of changed keys, or the reason why everything must be read again.
     async fn news(&mut self) -> Result<usize, WholeReadReason> {
-        let changes = self.followed.news().await.unwrap()?;
+        let changes = match self.followed.news().await {
+            Ok(changes) => changes,
+            Err(Broken::Lost(reason)) => return Err(reason),
+            Err(Broken::Failed(error)) => panic!("{error}"),
+        };
         self.followed.apply(&mut self.snapshot);
         self.assert_whole().await;
         Ok(changes)

@@ -73,7 +73,7 @@ async fn pods_are_added_if_the_nodes_match_those_in_etcd() {
     assert_eq!((found.blocks.len(), found.pods.len()), (1, 1));
 
     // Changes in both datastores are read.
-    let (mut read, mut followed) = store.follow(&quiet()).await.unwrap().unwrap();
+    let (mut read, mut followed) = store.follow(&quiet()).await.unwrap();
     create(
         server,
         "/api/v1/namespaces/default/pods",
@@ -81,7 +81,7 @@ async fn pods_are_added_if_the_nodes_match_those_in_etcd() {
     )
     .unwrap();
     followed.confirm_current().await.unwrap();
-    assert_eq!(followed.news().await.unwrap(), Ok(1));
+    assert_eq!(followed.news().await.unwrap(), 1);
     followed.apply(&mut read);
     let mut whole = observe(&store).await;
     (whole.taken_at, whole.newest_creation) = (read.taken_at, read.newest_creation);

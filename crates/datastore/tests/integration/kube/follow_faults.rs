@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use calipam_datastore::Datastore;
 use calipam_datastore::feed::{Broken, Followed, WholeReadReason};
-use calipam_datastore::{Datastore, Error};
 use calipam_files::recording::{Position, Positions};
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::datastore::quiet;
@@ -98,7 +98,7 @@ impl Following {
         let said = Arc::clone(&script);
         let fake = Fake::start(move |path| answer(path, &said));
         let store = Datastore::open(&settings_for_url(&fake.url)).await.unwrap();
-        let (snapshot, followed) = store.follow(&quiet()).await.unwrap().unwrap();
+        let (snapshot, followed) = store.follow(&quiet()).await.unwrap();
         Self {
             store,
             snapshot,
@@ -108,16 +108,12 @@ impl Following {
         }
     }
 
-    /// Applies the changes up to now. Returns the number of changed objects, the reason why everything must be read
-    /// again, or an error.
-    async fn news(&mut self) -> Result<Result<usize, WholeReadReason>, Error> {
+    /// Applies the changes up to now, and returns the number of changed objects.
+    async fn news(&mut self) -> Result<usize, Broken> {
         self.followed.confirm_current().await?;
-        let changes = match self.followed.news().await? {
-            Ok(changes) => changes,
-            Err(why) => return Ok(Err(why)),
-        };
+        let changes = self.followed.news().await?;
         self.followed.apply(&mut self.snapshot);
-        Ok(Ok(changes))
+        Ok(changes)
     }
 
     fn names(&self) -> String {
@@ -138,21 +134,21 @@ async fn changes_are_applied_once_all_are_reported() {
         ("10", early, 0, "a b"),
     ] {
         let mut following = Following::begin(newest, watches).await;
-        assert_eq!(following.news().await.unwrap(), Ok(changes), "{newest}");
+        assert_eq!(following.news().await.unwrap(), changes, "{newest}");
         assert_eq!(following.names(), names, "{newest}");
     }
 }
 
 /// Returns true for the expected result.
-type Is = fn(&Result<Result<usize, WholeReadReason>, Error>) -> bool;
+type Is = fn(&Result<usize, Broken>) -> bool;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn incomplete_reports_are_not_applied() {
     let status = |code: u16| event("ERROR", &json!({"kind": "Status", "code": code, "message": "no"}));
-    let cannot: Is = |found| matches!(found, Ok(Err(WholeReadReason::CannotWatch(_))));
-    let is_other: Is = |found| matches!(found, Ok(Err(WholeReadReason::AnotherHistory(_))));
-    let forgotten: Is = |found| matches!(found, Ok(Err(WholeReadReason::Compacted)));
-    let failed: Is = Result::is_err;
+    let cannot: Is = |found| matches!(found, Err(Broken::Lost(WholeReadReason::CannotWatch(_))));
+    let is_other: Is = |found| matches!(found, Err(Broken::Lost(WholeReadReason::AnotherHistory(_))));
+    let forgotten: Is = |found| matches!(found, Err(Broken::Lost(WholeReadReason::Compacted)));
+    let failed: Is = |found| matches!(found, Err(Broken::Failed(_)));
     let cases: Vec<(&str, &'static str, Reply, Is)> = vec![
         ("no bookmark", "9", watch_reply(&[]), cannot),
         (
@@ -203,15 +199,15 @@ async fn incomplete_reports_are_not_applied() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_watch_is_never_continued() {
     let failure = event("ERROR", &json!({"kind": "Status", "code": 500, "message": "no"}));
-    let is_interrupted: Is = |found| matches!(found, Ok(Err(WholeReadReason::Interrupted)));
-    let failed: Is = Result::is_err;
+    let is_interrupted: Is = |found| matches!(found, Err(Broken::Lost(WholeReadReason::Interrupted)));
+    let failed: Is = |found| matches!(found, Err(Broken::Failed(_)));
     for (what, long, is_expected) in [
         ("it is cut", Reply::Cut(String::new()), is_interrupted),
         ("it ends too early", watch_reply(&[bookmark("9")]), is_interrupted),
         ("it fails", watch_reply(&[failure]), failed),
     ] {
         let mut following = Following::begin("9", vec![watch_reply(&[bookmark("9")])]).await;
-        assert_eq!(following.news().await.unwrap(), Ok(0), "{what}");
+        assert_eq!(following.news().await.unwrap(), 0, "{what}");
         let mut following = Following::with(Script {
             long,
             ..script("9", vec![watch_reply(&[bookmark("9")])])
