@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Once};
 
-use calipam_datastore::write::{Consent, Question};
+use calipam_datastore::write::{Consent, ProposedChange, Question};
 use calipam_model::hint::{Call, Hint};
 use calipam_plan::PlanKind;
 use calipam_repair::StaleLock;
@@ -293,7 +293,7 @@ impl Operator for Person<'_> {
             self.can_agree()?;
 
             // A question about a lock is not about the plan that was shown.
-            let complete_plan = if question.unlocks {
+            let complete_plan = if question.change == ProposedChange::Unlock {
                 None
             } else {
                 self.complete_plan.borrow().clone()

@@ -224,7 +224,7 @@ fn check_consent(consent: &Consent, purpose: &Purpose) -> Result<()> {
         });
     }
 
-    let agreed = question.blocks + question.handles + question.others;
+    let agreed = question.objects();
     if purpose.objects > agreed {
         return Err(RepairError::NotAgreed {
             agreed,

@@ -1,7 +1,7 @@
 //! Checks before a plan is written: its size, permissions, the journal folder, locks that killed runs left, and whether
 //! the operator can agree.
 
-use calipam_datastore::write::{Consent, Question};
+use calipam_datastore::write::{Consent, ProposedChange};
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Source;
 use calipam_model::words::quoted;
@@ -78,7 +78,7 @@ impl Run<'_> {
             }
 
             self.access.operator.tell(Event::StaleLock(&lock));
-            let consent = self.ask(self.question_of_lock(cluster)).await?;
+            let consent = self.ask(cluster, ProposedChange::Unlock).await?;
             // Consent that was given in advance covers the command, but not removing a lock.
             if consent.was_typed() {
                 stays_locked |= self.restore(&lock, consent).await?;
@@ -126,17 +126,6 @@ impl Run<'_> {
             "once you know whose lock it is: {}",
             [unlock],
         )));
-    }
-
-    /// Returns the question whether to remove the lock of the datastore, which is a field of ClusterInformation.
-    pub(crate) fn question_of_lock(&self, cluster: &str) -> Question {
-        Question {
-            cluster: cluster.to_owned(),
-            location: self.access.datastore.location(),
-            others: 1,
-            unlocks: true,
-            ..Question::default()
-        }
     }
 
     /// Removes the lock. Returns true if the datastore stays locked.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use calipam_datastore::clock;
-use calipam_datastore::write::{Consent, Question};
+use calipam_datastore::write::{Consent, ProposedChange, Question};
 use calipam_files::regular;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
@@ -129,11 +129,16 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Asks the operator.
+    /// Asks the operator whether to change a cluster.
     ///
     /// # Errors
     /// If the operator does not agree. The error says what the run has already changed.
-    pub(crate) async fn ask(&self, question: Question) -> Result<Consent> {
+    pub(crate) async fn ask(&self, cluster: &str, change: ProposedChange) -> Result<Consent> {
+        let question = Question {
+            cluster: cluster.to_owned(),
+            location: self.access.datastore.location(),
+            change,
+        };
         match self.access.operator.ask(question).await? {
             Some(consent) => Ok(consent),
             None => Err(self.declined()),

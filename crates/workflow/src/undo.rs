@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use calipam_check::{Context, Options};
 use calipam_datastore::RECORDS;
+use calipam_datastore::write::ProposedChange;
 use calipam_files::regular;
 use calipam_model::hint::Hint;
 use calipam_model::key::Key;
@@ -225,7 +226,7 @@ async fn undo_nothing(run: &Run<'_>, plan: &UndoPlan, lock: Option<StaleLock>) -
         return Ok(true);
     }
 
-    let consent = run.ask(run.question_of_lock(plan.cluster())).await?;
+    let consent = run.ask(plan.cluster(), ProposedChange::Unlock).await?;
     let stays_locked = run.restore(&lock, consent).await?;
     if plan.skipped().is_empty() {
         operator.tell(Event::Said("That run changed nothing else."));
@@ -319,11 +320,11 @@ async fn restore_objects(
         stays_locked = passed.stays_locked;
     }
 
-    let mut question = plan.question(&access.datastore.location());
+    let mut counts = plan.counts();
     if lock.is_some() {
-        question.others += 1;
+        counts.others += 1;
     }
-    let consent = run.ask(question).await?;
+    let consent = run.ask(cluster, ProposedChange::Objects(counts)).await?;
     let consent_to_unlock = consent.clone();
 
     let work = async |options| execute(access.datastore, plan, consent, &options).await;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use calipam_datastore::RECORDS;
 use calipam_datastore::budget::Phase;
-use calipam_datastore::write::Question;
+use calipam_datastore::write::{ObjectCounts, ProposedChange};
 use calipam_model::edit::Precondition;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
@@ -147,7 +147,13 @@ impl Run<'_> {
             }
         };
 
-        let consent = self.ask(self.question(&summary)).await?;
+        let counts = ObjectCounts {
+            addresses: summary.totals.addresses,
+            blocks: summary.totals.blocks,
+            handles: summary.totals.handles,
+            others: summary.totals.others(),
+        };
+        let consent = self.ask(&cluster, ProposedChange::Objects(counts)).await?;
         let preconditions = check_again(consent.was_typed()).await?;
         if !preconditions.is_empty() {
             for step in steps.iter_mut() {
@@ -192,19 +198,6 @@ impl Run<'_> {
             run: None,
             stays_locked,
         })
-    }
-
-    /// Returns the question whether to carry out the plan.
-    fn question(&self, plan: &PlanSummary) -> Question {
-        Question {
-            cluster: plan.cluster.guid.clone(),
-            location: self.access.datastore.location(),
-            addresses: plan.totals.addresses,
-            blocks: plan.totals.blocks,
-            handles: plan.totals.handles,
-            others: plan.totals.others(),
-            ..Question::default()
-        }
     }
 
     /// Executes writes, with a journal, progress and signal handling.

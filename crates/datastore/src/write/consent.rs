@@ -2,24 +2,35 @@
 
 use std::fmt;
 
-/// The question to the operator.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The question to the operator, whether to change a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     pub cluster: String,
     /// The location of the datastore, without secrets.
     pub location: String,
+    pub change: ProposedChange,
+}
+
+/// The change that the operator is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProposedChange {
+    /// Objects of the datastore are written.
+    Objects(ObjectCounts),
+    /// Pods are evicted, and nothing else changes.
+    Eviction { pods: usize },
+    /// The lock of the datastore is removed, and nothing else changes.
+    Unlock,
+}
+
+/// The numbers of objects to change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectCounts {
     /// Number of addresses to release, assign or rewrite.
     pub addresses: usize,
-    /// Number of blocks to change.
     pub blocks: usize,
-    /// Number of handles to change.
     pub handles: usize,
-    /// Number of other objects to change.
+    /// Number of other objects.
     pub others: usize,
-    /// Number of pods to evict, if nothing else changes.
-    pub pods: Option<usize>,
-    /// True if nothing but the lock of the datastore is removed.
-    pub unlocks: bool,
 }
 
 impl fmt::Display for Question {
@@ -30,21 +41,38 @@ impl fmt::Display for Question {
         } else {
             &self.cluster
         };
-        let action = if self.unlocks {
-            "Unlock".to_owned()
-        } else if let Some(pods) = self.pods {
-            let noun = if pods == 1 { "pod" } else { "pods" };
-            format!("Evict {pods} {noun} of")
-        } else {
-            format!("Change {} of", self.objects())
+        let action = match self.change {
+            ProposedChange::Objects(objects) => format!("Change {objects} of"),
+            ProposedChange::Eviction { pods } => {
+                let noun = if pods == 1 { "pod" } else { "pods" };
+                format!("Evict {pods} {noun} of")
+            }
+            ProposedChange::Unlock => "Unlock".to_owned(),
         };
         write!(f, "{action} cluster {cluster} at {}?", self.location)
     }
 }
 
 impl Question {
-    /// Formats the objects that change, such as `12 addresses, 3 blocks and 11 handles`.
-    fn objects(&self) -> String {
+    /// The number of objects of the datastore that may be written after a yes.
+    pub fn objects(&self) -> usize {
+        match self.change {
+            ProposedChange::Objects(ObjectCounts {
+                addresses: _,
+                blocks,
+                handles,
+                others,
+            }) => blocks + handles + others,
+            ProposedChange::Eviction { .. } => 0,
+            // The lock is a field of ClusterInformation.
+            ProposedChange::Unlock => 1,
+        }
+    }
+}
+
+impl fmt::Display for ObjectCounts {
+    /// Formats the numbers, such as `12 addresses, 3 blocks and 11 handles`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = Vec::new();
         for (count, singular, plural) in [
             (self.addresses, "address", "addresses"),
@@ -63,11 +91,10 @@ impl Question {
         }
 
         let last = parts.pop().unwrap_or_else(|| "nothing".into());
-        if parts.is_empty() {
-            last
-        } else {
-            format!("{} and {last}", parts.join(", "))
+        if !parts.is_empty() {
+            write!(f, "{} and ", parts.join(", "))?;
         }
+        f.write_str(&last)
     }
 }
 
@@ -109,13 +136,15 @@ impl Consent {
     /// Consent by the call of a container runtime, which the operator has set up. It covers one change of one address
     /// at `location`.
     pub fn from_runtime(location: impl Into<String>) -> Self {
-        let location = location.into();
         let question = Question {
-            location,
-            addresses: 1,
-            blocks: 1,
-            handles: 1,
-            ..Question::default()
+            cluster: String::new(),
+            location: location.into(),
+            change: ProposedChange::Objects(ObjectCounts {
+                addresses: 1,
+                blocks: 1,
+                handles: 1,
+                others: 0,
+            }),
         };
         Self {
             question,
@@ -138,70 +167,75 @@ impl Consent {
 mod tests {
     use super::*;
 
-    fn question() -> Question {
+    fn question(change: ProposedChange) -> Question {
         Question {
             cluster: "0f0e1d2c".into(),
             location: "https://10.0.0.5:2379".into(),
-            addresses: 12,
-            blocks: 3,
-            handles: 11,
-            ..Question::default()
+            change,
         }
     }
+
+    const RELEASE: ProposedChange = ProposedChange::Objects(ObjectCounts {
+        addresses: 12,
+        blocks: 3,
+        handles: 11,
+        others: 0,
+    });
 
     #[test]
     fn only_a_clear_yes_is_consent() {
         for answer in ["y", "yes", " YES\n", "Y\r\n"] {
             assert!(
-                Consent::from_answer(question(), answer).is_some_and(|c| c.was_typed()),
+                Consent::from_answer(question(RELEASE), answer).is_some_and(|c| c.was_typed()),
                 "{answer:?}"
             );
         }
         for answer in ["", "\n", "n", "no", "yess", "ja", "true"] {
-            assert!(Consent::from_answer(question(), answer).is_none(), "{answer:?}");
+            assert!(
+                Consent::from_answer(question(RELEASE), answer).is_none(),
+                "{answer:?}"
+            );
         }
-        assert!(Consent::from_option(question(), false).is_none());
-        assert!(Consent::from_option(question(), true).is_some_and(|c| !c.was_typed()));
+        assert!(Consent::from_option(question(RELEASE), false).is_none());
+        assert!(Consent::from_option(question(RELEASE), true).is_some_and(|c| !c.was_typed()));
     }
 
     #[test]
     fn the_question_names_cluster_place_and_numbers() {
-        let place = "of cluster 0f0e1d2c at https://10.0.0.5:2379?";
-        assert_eq!(
-            question().to_string(),
-            format!("Change 12 addresses, 3 blocks and 11 handles {place}")
-        );
-        let pool = Question {
-            addresses: 0,
-            blocks: 0,
-            handles: 0,
+        let of_cluster = "of cluster 0f0e1d2c at https://10.0.0.5:2379?";
+        let pool = ObjectCounts {
             others: 1,
-            ..question()
+            ..ObjectCounts::default()
         };
-        assert_eq!(pool.to_string(), format!("Change 1 object {place}"));
-        let lock = Question {
-            unlocks: true,
-            ..pool.clone()
-        };
-        assert_eq!(
-            lock.to_string(),
-            "Unlock cluster 0f0e1d2c at https://10.0.0.5:2379?"
-        );
-        let pods = Question {
-            pods: Some(24),
-            ..pool
-        };
-        assert_eq!(pods.to_string(), format!("Evict 24 pods {place}"));
-        let undo = Question {
-            addresses: 0,
+        let undo = ObjectCounts {
             blocks: 1,
             handles: 1,
             others: 2,
-            ..question()
+            ..ObjectCounts::default()
         };
-        assert_eq!(
-            undo.to_string(),
-            format!("Change 1 block, 1 handle and 2 other objects {place}")
-        );
+        for (change, text) in [
+            (
+                RELEASE,
+                format!("Change 12 addresses, 3 blocks and 11 handles {of_cluster}"),
+            ),
+            (
+                ProposedChange::Objects(pool),
+                format!("Change 1 object {of_cluster}"),
+            ),
+            (
+                ProposedChange::Objects(undo),
+                format!("Change 1 block, 1 handle and 2 other objects {of_cluster}"),
+            ),
+            (
+                ProposedChange::Eviction { pods: 24 },
+                format!("Evict 24 pods {of_cluster}"),
+            ),
+            (
+                ProposedChange::Unlock,
+                "Unlock cluster 0f0e1d2c at https://10.0.0.5:2379?".to_owned(),
+            ),
+        ] {
+            assert_eq!(question(change).to_string(), text);
+        }
     }
 }

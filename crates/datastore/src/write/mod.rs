@@ -18,7 +18,7 @@ use calipam_model::writable::Object;
 
 pub use calipam_model::edit::Precondition;
 
-pub use self::consent::{Consent, Question};
+pub use self::consent::{Consent, ObjectCounts, ProposedChange, Question};
 use crate::error::{Error, Failure, Result};
 
 /// The current state of a stored object.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use calipam_datastore::Datastore;
-use calipam_datastore::write::{Consent, Limits, Question};
+use calipam_datastore::write::{Consent, Limits, ObjectCounts};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
@@ -282,21 +282,17 @@ impl UndoPlan {
             .flat_map(|step| step.fences.iter().chain(&step.objects))
     }
 
-    /// Returns the question to the operator. Addresses are not counted: undo restores whole objects.
-    pub fn question(&self, location: &str) -> Question {
-        let mut question = Question {
-            cluster: self.cluster.clone(),
-            location: location.to_owned(),
-            ..Question::default()
-        };
+    /// Counts the objects that the undo writes. Addresses are not counted: undo restores whole objects.
+    pub fn counts(&self) -> ObjectCounts {
+        let mut counts = ObjectCounts::default();
         for object in self.written() {
             match object.key {
-                Key::Block(_) => question.blocks += 1,
-                Key::Handle(_) => question.handles += 1,
-                _ => question.others += 1,
+                Key::Block(_) => counts.blocks += 1,
+                Key::Handle(_) => counts.handles += 1,
+                _ => counts.others += 1,
             }
         }
-        question
+        counts
     }
 }
 

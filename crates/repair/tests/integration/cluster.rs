@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use calipam_check::Options as Judgement;
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::Overrides;
-use calipam_datastore::write::{Batch, Change, Consent, Stored, Swap, Writer};
+use calipam_datastore::write::{
+    Batch, Change, Consent, ObjectCounts, ProposedChange, Question, Stored, Swap, Writer,
+};
 use calipam_model::block::Block;
 use calipam_model::edit::Step;
 use calipam_model::key::Key;
@@ -21,6 +23,17 @@ use calipam_testkit::datastore::{self, consent};
 use calipam_testkit::servers::{Entries, Etcd};
 use jiff::SignedDuration;
 use tempfile::TempDir;
+
+/// Consent to change these numbers of objects.
+pub(crate) fn consent_to_write(cluster: &str, counts: ObjectCounts) -> Consent {
+    let question = Question {
+        cluster: cluster.to_owned(),
+        location: "a test".to_owned(),
+        change: ProposedChange::Objects(counts),
+    };
+    let agrees = true;
+    Consent::from_option(question, agrees).unwrap()
+}
 
 /// A datastore, and the journals of runs on it.
 pub(crate) struct Site {

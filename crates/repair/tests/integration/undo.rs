@@ -10,7 +10,7 @@ use calipam_testkit::datastore::consent;
 use calipam_testkit::servers::Entries;
 use jiff::Timestamp;
 
-use crate::cluster::{Site, Until, dump, start, values};
+use crate::cluster::{Site, Until, consent_to_write, dump, start, values};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn values_come_back_and_the_rest_is_untouched() {
@@ -30,8 +30,8 @@ async fn values_come_back_and_the_rest_is_untouched() {
     assert_ne!(values(&repaired), values(&base));
     let plan = site.undo_plan("1");
     assert_eq!((plan.steps().len(), plan.skipped().len()), (20, 0));
-    let question = plan.question("here");
-    assert_eq!((question.blocks, question.handles, question.others), (20, 20, 0));
+    let counts = plan.counts();
+    assert_eq!((counts.blocks, counts.handles, counts.others), (20, 20, 0));
     let execution = site.undo(&plan, &site.options("2")).await;
     assert!(
         execution.is_complete() && execution.written == 20,
@@ -158,9 +158,9 @@ async fn another_cluster_and_missing_consent_are_refused() {
         .await
         .unwrap_err();
     assert!(matches!(error, RepairError::OtherCluster { .. }), "{error}");
-    let mut question = plan.question("here");
-    question.handles -= 1;
-    let little = calipam_datastore::write::Consent::from_option(question, true).unwrap();
+    let mut counts = plan.counts();
+    counts.handles -= 1;
+    let little = consent_to_write(plan.cluster(), counts);
     let error = undo(&site.store, &plan, little, &options).await.unwrap_err();
     assert!(
         matches!(

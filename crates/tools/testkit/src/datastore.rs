@@ -7,7 +7,7 @@ use std::time::Duration;
 use calipam_datastore::Datastore;
 pub use calipam_datastore::read::quiet;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
-use calipam_datastore::write::{Consent, Question};
+use calipam_datastore::write::{Consent, ObjectCounts, ProposedChange, Question};
 use calipam_model::snapshot::Snapshot;
 
 /// Time limit for a connection to a server that runs, however busy the machine is.
@@ -83,17 +83,16 @@ pub async fn observe(store: &Datastore) -> Snapshot {
 /// Consent to change any number of objects of a cluster.
 pub fn consent(cluster: &str) -> Consent {
     let many = usize::MAX / 8;
-    let numbers = Question {
+    let counts = ObjectCounts {
         addresses: many,
         blocks: many,
         handles: many,
         others: many,
-        ..Question::default()
     };
     let question = Question {
         cluster: cluster.to_owned(),
         location: "a test".to_owned(),
-        ..numbers
+        change: ProposedChange::Objects(counts),
     };
     Consent::from_option(question, true).expect("the option says yes")
 }

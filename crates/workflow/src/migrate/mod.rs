@@ -6,7 +6,7 @@ mod eviction;
 mod moving;
 
 use calipam_check::Subject;
-use calipam_datastore::write::Question;
+use calipam_datastore::write::ProposedChange;
 use calipam_model::document::Document;
 use calipam_model::edit::Precondition;
 use calipam_model::hint::{Call, Hint};
@@ -335,13 +335,8 @@ async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Resul
         pods = moving.evictable;
         moves.machines = moving.live_migration_moves;
     }
-    let question = Question {
-        cluster: guid(run.access.datastore).await?,
-        location: run.access.datastore.location(),
-        pods: Some(pods),
-        ..Question::default()
-    };
-    run.ask(question).await?;
+    let cluster = guid(run.access.datastore).await?;
+    run.ask(&cluster, ProposedChange::Eviction { pods }).await?;
 
     let old = &surveyed.survey.migration.old;
     eviction

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use calipam_check::{Code, Finding, Report, Subject, check};
-use calipam_datastore::write::Consent;
 use calipam_model::IpNet;
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
@@ -17,7 +16,7 @@ use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::cluster::{Site, judgement, sound};
+use crate::cluster::{Site, consent_to_write, judgement, sound};
 
 /// Plans a rebuild of everything.
 pub(super) fn plan_all(snapshot: &Snapshot, report: &Report) -> Plan {
@@ -93,7 +92,7 @@ pub(super) async fn rebuild_all(site: &Site) -> Rebuilt {
 pub(super) async fn revert(site: &Site) {
     let plan = site.undo_plan("run");
     assert!(plan.skipped().is_empty(), "{:?}", plan.skipped());
-    let consent = Consent::from_option(plan.question("a test"), true).unwrap();
+    let consent = consent_to_write(plan.cluster(), plan.counts());
     let execution = undo(&site.store, &plan, consent, &site.options("undo"))
         .await
         .unwrap();
