@@ -129,7 +129,7 @@ pub(crate) async fn carry_out(
         started_at: clock::now().to_string(),
         command: options.command.clone(),
         cluster: cluster.to_owned(),
-        datastore: writer.kind().to_string(),
+        datastore: writer.kind(),
         location: datastore.location(),
     };
     let journal = match (&options.begun, &options.disk) {

@@ -9,7 +9,7 @@ use calipam_datastore::read::{Lookup, NameKind, Past, PastSubject};
 use calipam_history::timeline::{
     Event, EventKind, HistorySubject, JournaledWrite, Kept, Run, Version, timeline,
 };
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_repair::journal::{ChangeRecord, JournalError, Listed, Recorded, list};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -84,7 +84,7 @@ pub async fn history(access: Access<'_>, object: Object, journals: Option<&Path>
     tell_requests(past.newest, requests, access.operator);
 
     let writes = match journals {
-        Some(folder) => journaled_writes(folder, &past.guid, Some("etcd"), access.operator),
+        Some(folder) => journaled_writes(folder, &past.guid, Some(DatastoreKind::Etcd), access.operator),
         None => Vec::new(),
     };
     let guid = past.guid.clone();
@@ -198,7 +198,7 @@ fn to_kept(past: Past) -> Kept {
 pub(crate) fn journaled_writes(
     folder: &Path,
     guid: &str,
-    datastore: Option<&str>,
+    datastore: Option<DatastoreKind>,
     operator: &dyn Operator,
 ) -> Vec<JournaledWrite> {
     let warn_of_unread = |error: JournalError| {

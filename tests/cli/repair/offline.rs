@@ -1,5 +1,6 @@
 //! Repairs of a file only plan and simulate. They never write.
 
+use calipam_model::snapshot::DatastoreKind;
 use calipam_repair::journal::{FORMAT, Header, Journal};
 use serde_json::Value;
 
@@ -49,7 +50,7 @@ fn nothing_can_be_undone_in_a_file() {
         started_at: "2026-05-01T10:00:00Z".into(),
         command: "release --leaked".into(),
         cluster: "0f0e1d2c3b4a59687786951423324150".into(),
-        datastore: "etcd".into(),
+        datastore: DatastoreKind::Etcd,
         location: "x".into(),
     };
     drop(Journal::create(&journal, &header).unwrap());

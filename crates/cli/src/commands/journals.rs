@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use calipam_model::snapshot::DatastoreKind;
 use calipam_repair::journal::{JournalState, Listed, list, unreadable};
 use calipam_workflow::Unfinished;
 use jiff::Timestamp;
@@ -151,7 +152,7 @@ struct JournalRow<'a> {
     started_at: &'a str,
     command: &'a str,
     cluster: &'a str,
-    datastore: &'a str,
+    datastore: DatastoreKind,
     location: &'a str,
     objects: usize,
     #[serde(skip_serializing_if = "is_zero")]
@@ -170,7 +171,7 @@ impl<'a> JournalList<'a> {
             started_at: &listed.header.started_at,
             command: &listed.header.command,
             cluster: &listed.header.cluster,
-            datastore: &listed.header.datastore,
+            datastore: listed.header.datastore,
             location: &listed.header.location,
             objects: listed.objects,
             unanswered_objects: listed.unanswered,

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use calipam_datastore::settings::{EtcdSettings, KubernetesSettings, LocalFiles, Target};
+use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Target};
 use calipam_datastore::{Datastore, context_of_server};
 use calipam_model::hint::{Call, Hint};
+use calipam_model::snapshot::DatastoreKind;
 use calipam_repair::journal::{Header, Recorded, undo_command};
 use calipam_workflow::Access;
 
@@ -120,7 +121,7 @@ fn options_for_journal(global: &Global, header: &Header, console: &Console) -> G
     }
 
     let mut options = Global {
-        datastore: Some(header.datastore.clone()),
+        datastore: Some(header.datastore.to_string()),
         ..global.clone()
     };
     if let Some(context) = context_at(&options, header) {
@@ -129,20 +130,17 @@ fn options_for_journal(global: &Global, header: &Header, console: &Console) -> G
 
     // The command line's own settings are enough if they lead to the journal's datastore.
     let target = connect::settings(global).ok().map(|settings| settings.target);
-    let is_at = |kind: &str, etcd: &EtcdSettings| {
-        header.datastore == kind && etcd.endpoints.contains(&header.location)
-    };
-    let is_at_journal = match &target {
-        Some(Target::Kubernetes) => header.datastore == "kubernetes" && options.contexts.is_empty(),
-        Some(Target::Etcd(etcd)) => is_at("etcd", etcd),
-        Some(Target::EtcdV2(etcd)) => is_at("etcdv2", etcd),
+    let is_at_journal = match (header.datastore, &target) {
+        (DatastoreKind::Kubernetes, Some(Target::Kubernetes)) => options.contexts.is_empty(),
+        (DatastoreKind::Etcd, Some(Target::Etcd(etcd)))
+        | (DatastoreKind::EtcdV2, Some(Target::EtcdV2(etcd))) => etcd.endpoints.contains(&header.location),
         _ => false,
     };
     if is_at_journal {
         return global.clone();
     }
 
-    if header.datastore.starts_with("etcd") {
+    if header.datastore != DatastoreKind::Kubernetes {
         options.etcd_endpoints = Some(header.location.clone());
     }
     let mut context = String::new();
@@ -160,7 +158,7 @@ fn options_for_journal(global: &Global, header: &Header, console: &Console) -> G
 
 /// Returns the kubeconfig context with the journal's API server, if the current context uses another server.
 fn context_at(global: &Global, header: &Header) -> Option<String> {
-    if header.datastore != "kubernetes" {
+    if header.datastore != DatastoreKind::Kubernetes {
         return None;
     }
     let settings =

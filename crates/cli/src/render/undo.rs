@@ -1,7 +1,6 @@
 //! The output of `undo`.
 
 use calipam_model::key::Key;
-use calipam_model::snapshot::DatastoreKind;
 use calipam_repair::journal::Header;
 use calipam_repair::{UndoObject, UndoPlan, UndoStep};
 use calipam_workflow::Executed;
@@ -65,7 +64,7 @@ impl Document for UndoDocument<'_> {
 impl<'a> UndoDocument<'a> {
     /// Shows a plan and, once it was carried out, its result.
     pub(crate) fn new(header: &'a Header, plan: &UndoPlan, execution: Option<&'a Executed>) -> Self {
-        let datastore = kind_of_datastore(&header.datastore);
+        let datastore = header.datastore;
         let row = |step: &UndoStep, object: &UndoObject, action| Restored {
             object: object_in(datastore, &object.key),
             kind: kind(&object.key),
@@ -110,21 +109,6 @@ impl<'a> UndoDocument<'a> {
     pub(crate) fn fits(&self) -> bool {
         self.restored.len().max(self.skipped.len()) <= FEW
     }
-}
-
-/// Finds the kind of datastore that a journal names. An unknown name counts as the default kind.
-fn kind_of_datastore(name: &str) -> DatastoreKind {
-    let kinds = [
-        DatastoreKind::Etcd,
-        DatastoreKind::EtcdV2,
-        DatastoreKind::Kubernetes,
-    ];
-    for kind in kinds {
-        if kind.to_string() == name {
-            return kind;
-        }
-    }
-    DatastoreKind::default()
 }
 
 /// Writes the plan: the objects to restore, the steps that are skipped, and their numbers.

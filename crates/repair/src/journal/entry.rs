@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use calipam_model::snapshot::DatastoreKind;
 use serde::{Deserialize, Serialize};
 
 /// The version of the format, the only one that calipam writes and reads.
@@ -37,8 +38,7 @@ pub struct Header {
     pub command: String,
     /// The GUID of the cluster; empty if it has none.
     pub cluster: String,
-    /// `etcd`, `etcdv2` or `kubernetes`.
-    pub datastore: String,
+    pub datastore: DatastoreKind,
     /// The location of the datastore, without secrets.
     pub location: String,
 }
@@ -156,6 +156,7 @@ fn without_strict_affinity(raw: &[u8]) -> Option<serde_json::Value> {
 /// Serializes bytes as text.
 mod text {
     use bytes::Bytes;
+    use calipam_model::snapshot::DatastoreKind;
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(text: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {

@@ -249,3 +249,31 @@ pub(super) fn header(path: &Path, text: &[u8], is_sound: bool) -> Result<Header,
         _ => Err(no_journal()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use calipam_model::snapshot::DatastoreKind;
+
+    use super::*;
+
+    #[test]
+    fn a_header_with_an_unknown_datastore_is_refused() {
+        let read = |datastore: &str| {
+            let written = Entry::Header(Header {
+                format: FORMAT,
+                ..Header::default()
+            });
+            let text = serde_json::to_string(&written).unwrap();
+            let text = text.replace("\"etcd\"", &format!("{datastore:?}"));
+            let is_sound = true;
+            super::header(Path::new("a.journal"), text.as_bytes(), is_sound)
+        };
+        assert_eq!(read("kubernetes").unwrap().datastore, DatastoreKind::Kubernetes);
+        for unknown in ["", "consul"] {
+            assert!(
+                matches!(read(unknown), Err(JournalError::NoJournal { .. })),
+                "{unknown:?}"
+            );
+        }
+    }
+}

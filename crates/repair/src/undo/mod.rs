@@ -301,7 +301,7 @@ const BROKEN: &str = "others changed it between two writes of the run";
 
 /// Returns true if a deletion takes two steps: first the object is marked deleted, then it is deleted.
 fn is_marked(recorded: &Recorded) -> bool {
-    recorded.header.datastore == DatastoreKind::Kubernetes.to_string()
+    recorded.header.datastore == DatastoreKind::Kubernetes
 }
 
 /// Returns the objects of an intent as they were before it.

@@ -7,7 +7,7 @@ use calipam_datastore::write::Precondition;
 use calipam_model::attributes::Attribute;
 use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Part, Step, Unit};
 use calipam_model::key::Key;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_repair::{Event, Options, UndoPlan};
 use calipam_testkit::World;
 use calipam_testkit::kube::Flavour;
@@ -101,8 +101,8 @@ async fn releases_are_made_in_order_and_undone() {
         assert_eq!(released.cluster.as_ref().unwrap().datastore_ready, Some(true));
         let recorded = site.recorded("1");
         assert_eq!(
-            (recorded.header.datastore.as_str(), recorded.intents.len()),
-            ("kubernetes", 6)
+            (recorded.header.datastore, recorded.intents.len()),
+            (DatastoreKind::Kubernetes, 6)
         );
         for step in 0..2 {
             let of_step = recorded.intents.iter().filter(|i| i.step == step);
