@@ -109,11 +109,12 @@ impl Failure {
         }
     }
 
+    /// Adds a hint if there is one. An earlier hint stays otherwise.
     #[must_use]
     pub fn hint_if(self, hint: Option<impl Into<Hint>>) -> Self {
-        Self {
-            hint: hint.map(Into::into),
-            ..self
+        match hint {
+            Some(hint) => self.hint(hint),
+            None => self,
         }
     }
 
@@ -207,5 +208,16 @@ impl From<SplitRefusal> for Failure {
     fn from(refusal: SplitRefusal) -> Self {
         let hint = Refused::from(refusal.clone()).hint;
         Self::of(Kind::Refused, refusal, hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_that_does_not_exist_leaves_the_earlier_one() {
+        let failure = Failure::usage("no").hint("earlier");
+        assert_eq!(failure.hint_if(None::<Hint>).hint, Some("earlier".into()));
     }
 }
