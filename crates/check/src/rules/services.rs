@@ -23,7 +23,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             .is_some_and(|created| context.now.duration_since(created) >= context.grace);
         if is_old && may_lack_address(&services, service) {
             let explained = services.explain(service);
-            out.extend(without_address(context, &services, &explained, service));
+            out.extend(find_without_address(context, &services, &explained, service));
         }
     }
 }
@@ -44,14 +44,13 @@ fn may_lack_address(services: &Services<'_, '_>, service: &Service) -> bool {
     ingress.all(|address| services.is_of_calico(service, *address))
 }
 
-fn without_address(
+/// Finds that a service lacks an address.
+fn find_without_address(
     context: &Context<'_>,
     services: &Services<'_, '_>,
     explained: &ServiceExplanation,
     service: &Service,
 ) -> Option<Finding> {
-    let names_calico = service.request.names_calico();
-    let is_known = !context.index.pools_incomplete && context.snapshot.has_read(Source::Pools);
     let missing: Vec<&FamilyOfService> = explained
         .families
         .iter()
@@ -64,33 +63,10 @@ fn without_address(
     if lacked.is_empty() && !service.ingress.is_empty() {
         return None;
     }
-    let cause = match &explained.state {
-        ServiceState::Served if missing.is_empty() => return None,
-        ServiceState::Served if !explained.settles => Some(NoAddress::NeverSettles),
-        ServiceState::Served => cause_of_refusals(&missing).filter(|_| is_known),
-        ServiceState::NoPool if names_calico && is_known => Some(NoAddress::NoPool),
-        ServiceState::NotServed(_) if !services.has_pool => {
-            if !names_calico || !is_known {
-                return None;
-            }
-            Some(NoAddress::NoPool)
-        }
-        // A service that does not name Calico may get its address elsewhere.
-        ServiceState::NotServed(why) => {
-            if !names_calico && services.has_other_controller() {
-                return None;
-            }
-            Some(NoAddress::NotServed(*why))
-        }
-        ServiceState::Unreadable(_) => Some(NoAddress::Unreadable),
-        ServiceState::NotKnown => {
-            let controller = context.snapshot.serves_services()?.ok()?;
-            if !service.is_managed(controller) {
-                return None;
-            }
-            None
-        }
-        _ => return None,
+    let cause = match judge(context, services, explained, service, &missing) {
+        Judgement::NotCalicos => return None,
+        Judgement::Refused(cause) => Some(cause),
+        Judgement::CauseUnknown => None,
     };
     let why = match (&explained.state, cause) {
         (ServiceState::Unreadable(why), _) => {
@@ -120,6 +96,62 @@ fn without_address(
         evidence,
     );
     Some(finding.depending_on([service.key()]))
+}
+
+/// The judgement of a service whose status lacks an address.
+enum Judgement {
+    /// Calico owes the service no address, as far as is known.
+    NotCalicos,
+    /// Calico gives it no address for this cause.
+    Refused(NoAddress),
+    /// Calico serves it, and it is not known why it has no address.
+    CauseUnknown,
+}
+
+/// Judges a service whose status lacks an address. `missing` are the families of those that Calico's controller is to
+/// give it.
+fn judge(
+    context: &Context<'_>,
+    services: &Services<'_, '_>,
+    explained: &ServiceExplanation,
+    service: &Service,
+    missing: &[&FamilyOfService],
+) -> Judgement {
+    let names_calico = service.request.names_calico();
+    let knows_pools = !context.index.pools_incomplete && context.snapshot.has_read(Source::Pools);
+    match &explained.state {
+        ServiceState::Served if missing.is_empty() => Judgement::NotCalicos,
+        ServiceState::Served if !explained.settles => Judgement::Refused(NoAddress::NeverSettles),
+        ServiceState::Served => match cause_of_refusals(missing) {
+            Some(cause) if knows_pools => Judgement::Refused(cause),
+            _ => Judgement::CauseUnknown,
+        },
+
+        ServiceState::NoPool if names_calico && knows_pools => Judgement::Refused(NoAddress::NoPool),
+        ServiceState::NotServed(_) if !services.has_pool => {
+            if names_calico && knows_pools {
+                Judgement::Refused(NoAddress::NoPool)
+            } else {
+                Judgement::NotCalicos
+            }
+        }
+        // A service that does not name Calico may get its address elsewhere.
+        ServiceState::NotServed(_) if !names_calico && services.has_other_controller() => {
+            Judgement::NotCalicos
+        }
+        ServiceState::NotServed(why) => Judgement::Refused(NoAddress::NotServed(*why)),
+        ServiceState::Unreadable(_) => Judgement::Refused(NoAddress::Unreadable),
+
+        ServiceState::NotKnown => match context.snapshot.serves_services() {
+            Some(Ok(controller)) if service.is_managed(controller) => Judgement::CauseUnknown,
+            _ => Judgement::NotCalicos,
+        },
+        ServiceState::NoPool
+        | ServiceState::NotLoadBalancer
+        | ServiceState::Deleting
+        | ServiceState::OtherClass(_)
+        | ServiceState::NotRequested => Judgement::NotCalicos,
+    }
 }
 
 /// The families in which the service's status lacks an address, judged by its request alone: the families of the addresses
