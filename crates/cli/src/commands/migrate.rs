@@ -162,7 +162,7 @@ fn ways_to_move(Surveyed { survey, moving }: &Surveyed) -> Vec<String> {
         ways.push("LoadBalancer services get other addresses when they are created again".to_owned());
     }
 
-    let deleted_nodes: Vec<String> = survey.gone.iter().cloned().collect();
+    let deleted_nodes: Vec<String> = survey.missing_nodes.iter().cloned().collect();
     if !deleted_nodes.is_empty() {
         let release = hints::command(&["release", "--node", &joined(&deleted_nodes, ",")]);
         let verb = if deleted_nodes.len() == 1 { "does" } else { "do" };

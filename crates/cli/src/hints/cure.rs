@@ -55,8 +55,8 @@ pub(crate) fn outcome(effect: &Effect) -> String {
         parts.push("its tunnels get their addresses then".to_owned());
     }
 
-    if !effect.gone.is_empty() {
-        let findings = count(effect.gone.len(), "finding", "findings");
+    if !effect.resolved.is_empty() {
+        let findings = count(effect.resolved.len(), "finding", "findings");
         parts.push(format!("resolves {findings}"));
     }
     if effect.borrowed > 0 {

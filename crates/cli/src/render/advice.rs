@@ -247,7 +247,7 @@ impl<'a> ShownEffect<'a> {
     /// Shows the effect of a cure. Only the first nodes and pods are named.
     fn of(effect: &'a Effect) -> Self {
         Self {
-            findings: effect.gone.len(),
+            findings: effect.resolved.len(),
             addresses: effect.addresses,
             addresses_at_once: effect.at_once,
             second_check_after: effect.second_check.map(|after| after.as_secs()),

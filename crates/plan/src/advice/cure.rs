@@ -29,8 +29,8 @@ pub struct OtherCure {
 /// The effect of a remedy that was tried in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effect {
-    /// The findings that are gone then.
-    pub gone: Vec<FindingKey>,
+    /// The findings that are resolved then.
+    pub resolved: Vec<FindingKey>,
     /// The number of addresses that are released, all in all.
     pub addresses: usize,
     /// The number of those that are released at once. The others are released after a second check.
@@ -57,7 +57,7 @@ pub struct Effect {
 
 impl Effect {
     pub(super) fn is_nothing(&self) -> bool {
-        self.gone.is_empty()
+        self.resolved.is_empty()
             && self.addresses == 0
             && self.nodes.is_empty()
             && self.pods.is_empty()

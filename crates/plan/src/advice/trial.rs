@@ -239,7 +239,7 @@ impl<'b, 's> Trials<'b, 's> {
         };
         let findings = self.basis.report.findings.iter();
         let repaired = findings.filter(|finding| repaired.contains(&finding.key_ref()));
-        effect.gone.extend(repaired.map(Finding::key));
+        effect.resolved.extend(repaired.map(Finding::key));
         Some(effect)
     }
 
@@ -360,7 +360,7 @@ impl<'b, 's> Trials<'b, 's> {
                 _ => false,
             };
             if is_resolved {
-                effect.gone.push(finding.key());
+                effect.resolved.push(finding.key());
             }
         }
         effect

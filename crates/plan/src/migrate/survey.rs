@@ -41,11 +41,11 @@ pub struct Survey {
     pub migration: Migration,
     /// The next phase.
     pub phase: Phase,
-    pub left: Leftovers,
+    pub leftovers: Leftovers,
     /// The users of the old pool, ascending.
     pub users: Vec<User>,
     /// The nodes of users that do not exist.
-    pub gone: BTreeSet<String>,
+    pub missing_nodes: BTreeSet<String>,
     /// The addresses that the users would find without the old pool, by node. Users on nodes that do not exist need
     /// none.
     pub capacity: Vec<NodeCapacity>,
@@ -62,7 +62,7 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
     let cidr = migration.old.cidr;
     let index = &basis.context.index;
     let users = users(index, cidr);
-    let left = leftovers(basis, cidr, &users);
+    let leftovers = count_leftovers(basis, cidr, &users);
     let mut missing_nodes = BTreeSet::new();
     for user in &users {
         if !user.node.is_empty() && !index.node_exists(&user.node) {
@@ -76,9 +76,9 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
         Phase::Create
     } else if !migration.old.disabled {
         Phase::Disable
-    } else if left.in_use + left.named > 0 {
+    } else if leftovers.in_use + leftovers.named > 0 {
         Phase::Move
-    } else if left.blocks + left.affinities > 0 {
+    } else if leftovers.blocks + leftovers.affinities > 0 {
         Phase::CleanUp
     } else {
         Phase::Delete
@@ -86,9 +86,9 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
     Survey {
         migration,
         phase,
-        left,
+        leftovers,
         users,
-        gone: missing_nodes,
+        missing_nodes,
         capacity: Vec::new(),
         capacity_back: Vec::new(),
         differences: Vec::new(),
@@ -100,7 +100,7 @@ impl Survey {
     pub fn movers(&self) -> Vec<User> {
         self.users
             .iter()
-            .filter(|user| !self.gone.contains(&user.node))
+            .filter(|user| !self.missing_nodes.contains(&user.node))
             .cloned()
             .collect()
     }
@@ -130,7 +130,7 @@ impl Survey {
 }
 
 /// Counts the addresses, blocks and affinities that are still in the old pool.
-fn leftovers(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Leftovers {
+fn count_leftovers(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Leftovers {
     let index = &basis.context.index;
     let used: HashSet<IpAddr> = users.iter().map(|user| user.address).collect();
     let mentioned = index.mentioned_in(cidr);

@@ -79,10 +79,10 @@ fn carried_out(checked: &Checked, remedy: &Remedy) -> (Plan, Report) {
 fn assert_keeps_promise(name: &str, checked: &Checked, remedy: &Remedy, effect: &Effect) {
     let (plan, after) = carried_out(checked, remedy);
     let left: HashSet<FindingKey> = after.findings.iter().map(|finding| finding.key()).collect();
-    let kept: Vec<&FindingKey> = effect.gone.iter().filter(|key| left.contains(*key)).collect();
+    let kept: Vec<&FindingKey> = effect.resolved.iter().filter(|key| left.contains(*key)).collect();
     assert!(kept.is_empty(), "{name}: {remedy:?} leaves {kept:?}");
     assert!(
-        effect.addresses > 0 || !effect.gone.is_empty(),
+        effect.addresses > 0 || !effect.resolved.is_empty(),
         "{name}: {remedy:?} changes nothing"
     );
     FindingSet::from(&checked.report)

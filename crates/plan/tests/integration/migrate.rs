@@ -91,7 +91,7 @@ fn a_clean_up_takes_empty_blocks_with_their_own_affinities_and_nothing_else() {
 #[test]
 fn blocks_and_addresses_left_in_the_old_pool_are_counted() {
     let left =
-        |snapshot: &Snapshot| survey(&Checked::new(snapshot.clone()).basis(), migration(snapshot)).left;
+        |snapshot: &Snapshot| survey(&Checked::new(snapshot.clone()).basis(), migration(snapshot)).leftovers;
     let mut snapshot = cluster();
     let unused = left(&snapshot);
     assert_eq!((unused.in_use, unused.leaked, unused.others), (0, 0, 2));

@@ -164,7 +164,7 @@ fn phases(survey: &Survey) -> Grid {
     let columns = vec![
         left("PHASE", |phase| phase),
         left("STATE", state),
-        left("LEFT", |phase| remaining_work(&survey.left, phase)),
+        left("LEFT", |phase| remaining_work(&survey.leftovers, phase)),
     ];
     Grid::fixed(Phase::ALL, columns)
 }

@@ -82,7 +82,7 @@ impl<'a> SurveyDocument<'a> {
             to: survey.migration.new.as_ref().map(ShownPool::from),
             detour: survey.migration.detour(),
             phase: survey.phase,
-            left: &survey.left,
+            left: &survey.leftovers,
             capacity: &survey.capacity,
             capacity_back: &survey.capacity_back,
             users: &survey.users,

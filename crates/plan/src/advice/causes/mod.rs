@@ -187,7 +187,7 @@ impl Cause {
         }
 
         let mut resolved: HashSet<(Code, &Subject)> = HashSet::new();
-        for (code, subject) in &effect.gone {
+        for (code, subject) in &effect.resolved {
             resolved.insert((*code, subject));
         }
         let open = facts.open(&[Code::NodeWithoutAddresses, Code::PodWithoutAddress]);
@@ -208,7 +208,7 @@ fn may_help(cure: &Cure, findings: &HashSet<&FindingKey>) -> bool {
         return true;
     };
     let serves = !effect.nodes.is_empty() || !effect.pods.is_empty();
-    serves || effect.gone.iter().any(|key| findings.contains(key))
+    serves || effect.resolved.iter().any(|key| findings.contains(key))
 }
 
 /// The first node of a finding.
