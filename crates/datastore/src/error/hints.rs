@@ -2,6 +2,7 @@
 
 use calipam_files::FileError;
 use calipam_model::hint::{Call, Hint};
+use calipam_model::words::joined;
 
 use super::{Cause, Error, Failure, Permission, Rule, Server};
 
@@ -42,7 +43,7 @@ impl Error {
             }
             Self::Permission { missing, .. } => format!(
                 "add this to a ClusterRole of the user (docs/kubernetes/rbac.yaml has all rules):\n{}",
-                rules(missing)
+                joined(Permission::rules(missing).iter().map(Rule::yaml), "\n")
             )
             .into(),
             Self::NoRevisions { .. } => {
@@ -90,23 +91,6 @@ fn weight(failure: &Failure) -> u8 {
         Failure::AuthNeeded | Failure::WrongPassword | Failure::PermissionDenied(_) => 4,
         _ => 1,
     }
-}
-
-/// The ClusterRole rules that grant the permissions, as YAML, with a line for each rule.
-fn rules(permissions: &[Permission]) -> String {
-    let mut lines = Vec::new();
-    for Rule {
-        group,
-        resources,
-        verbs,
-    } in Permission::rules(permissions)
-    {
-        let verbs = verbs.join(", ");
-        lines.push(format!(
-            "- {{apiGroups: [{group:?}], resources: {resources:?}, verbs: [{verbs}]}}"
-        ));
-    }
-    lines.join("\n")
 }
 
 /// Suggests reading a snapshot of an etcd that cannot be read itself.

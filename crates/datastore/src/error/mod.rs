@@ -64,7 +64,7 @@ pub enum Error {
     /// The user lacks these permissions in Kubernetes.
     #[error(
         "{endpoint}: the user{} lacks permissions: {}",
-        user.as_ref().map(|name| format!(" {name}")).unwrap_or_default(), missing_rules(missing)
+        user.as_ref().map(|name| format!(" {name}")).unwrap_or_default(), joined(Permission::rules(missing).iter().map(Rule::in_words), "; ")
     )]
     Permission {
         endpoint: String,
@@ -142,6 +142,30 @@ impl Permission {
             });
         }
         rules
+    }
+}
+
+impl Rule<'_> {
+    /// Formats the rule for a message: `get, list ipamblocks (crd.projectcalico.org)`.
+    fn in_words(&self) -> String {
+        let verbs = self.verbs.join(", ");
+        let resources = self.resources.join(", ");
+        if self.group.is_empty() {
+            format!("{verbs} {resources}")
+        } else {
+            format!("{verbs} {resources} ({})", self.group)
+        }
+    }
+
+    /// Formats the rule as YAML, as an entry of a ClusterRole.
+    fn yaml(&self) -> String {
+        let Self {
+            group,
+            resources,
+            verbs,
+        } = self;
+        let verbs = verbs.join(", ");
+        format!("- {{apiGroups: [{group:?}], resources: {resources:?}, verbs: [{verbs}]}}")
     }
 }
 
@@ -230,24 +254,6 @@ fn tries(tried: &[Tried]) -> String {
         .iter()
         .map(|attempt| format!("{}: {}", attempt.endpoint, attempt.failure));
     joined(failures, "; ")
-}
-
-/// Formats permissions on one line: `get, list nodes, pods; get ipamblocks (crd.projectcalico.org)`.
-fn missing_rules(permissions: &[Permission]) -> String {
-    let mut texts = Vec::new();
-    for Rule {
-        group,
-        resources,
-        verbs,
-    } in Permission::rules(permissions)
-    {
-        let mut text = format!("{} {}", verbs.join(", "), resources.join(", "));
-        if !group.is_empty() {
-            text.push_str(&format!(" ({group})"));
-        }
-        texts.push(text);
-    }
-    texts.join("; ")
 }
 
 #[cfg(test)]
