@@ -8,6 +8,7 @@ use calipam_model::key::Key;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::DatastoreKind;
 
+use super::claims::BlockLimit;
 use super::reason::Reason;
 use super::{NextAddress, Outlook};
 use crate::error::{Error, OUT_OF_MEMORY, Partly, Result};
@@ -99,7 +100,7 @@ impl Answer {
     pub(super) fn for_any_address(
         outlook: &Outlook<'_>,
         request: &NextAddress<'_>,
-        single_block: bool,
+        limit: BlockLimit,
         result: Result<AutoAssigned, Box<Partly<AutoAssigned>>>,
         events: Vec<Event>,
     ) -> Self {
@@ -107,7 +108,7 @@ impl Answer {
         let given = given(outlook, request.node, &events, assigned);
         let outcome = given.ok_or_else(|| match result {
             Err(partly) => {
-                let reason = reason_of_error(outlook, request, single_block, &partly.error, &events);
+                let reason = reason_of_error(outlook, request, limit, &partly.error, &events);
                 refused(reason, outlook.calico_text(&partly.error), &events)
             }
             Ok(done) => refused_by_shortage(outlook, request.family, done, &events),
@@ -233,7 +234,7 @@ fn refused(reason: Reason, calico_message: String, events: &[Event]) -> Refused 
 fn reason_of_error(
     outlook: &Outlook<'_>,
     request: &NextAddress<'_>,
-    single_block: bool,
+    limit: BlockLimit,
     error: &Error,
     events: &[Event],
 ) -> Reason {
@@ -280,13 +281,13 @@ fn reason_of_error(
             pool: pool.clone(),
             block_size: *block_size,
         },
-        Error::BlockLimit if single_block => Reason::SingleBlock,
+        Error::BlockLimit if limit == BlockLimit::SingleBlock => Reason::SingleBlock,
         Error::BlockLimit => {
-            let limit = events.iter().find_map(|event| match event {
+            let reached = events.iter().find_map(|event| match event {
                 Event::BlockLimit { held, limit } => Some((*held, *limit)),
                 _ => None,
             });
-            let (held, limit) = limit.unwrap_or_default();
+            let (held, limit) = reached.unwrap_or_default();
             Reason::BlockLimit { held, limit }
         }
         Error::NoAutoAllocation => Reason::NoAutoAllocation,

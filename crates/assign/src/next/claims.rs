@@ -15,6 +15,15 @@ static HOST: AffinityType = AffinityType::Host;
 static VIRTUAL: AffinityType = AffinityType::Virtual;
 static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
 
+/// The limit of a node's blocks of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum BlockLimit {
+    /// The node uses a single block (`windows_use_single_network`).
+    SingleBlock,
+    /// The limit in Calico's configuration, if it has one.
+    Configured,
+}
+
 /// A holder of automatically assigned addresses: a node, or `None` for the virtual owner.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holder<'s>(Option<&'s Node>);
@@ -87,15 +96,16 @@ impl<'s> Outlook<'s> {
             .is_some_and(|blocks| blocks.binary_search(&block).is_ok())
     }
 
-    /// True for a node that uses a single block per family (`windows_use_single_network`). If the setting is not known,
-    /// assumes that Windows nodes use a single block, as is usual, except for one that already holds several blocks.
-    pub(super) fn has_single_block(&self, node: &Node, family: Family) -> bool {
-        if let Some(setting) = self.single_block {
-            return setting;
+    /// The limit of a node's blocks. If it is not known whether nodes use a single block, assumes that Windows nodes do,
+    /// as is usual, except for one that already holds several blocks.
+    pub(super) fn limit_of_node(&self, node: &Node, family: Family) -> BlockLimit {
+        match self.single_block {
+            Some(true) => return BlockLimit::SingleBlock,
+            Some(false) => return BlockLimit::Configured,
+            None if !node.is_windows() => return BlockLimit::Configured,
+            None => {}
         }
-        if !node.is_windows() {
-            return false;
-        }
+
         let mut held_blocks = 0;
         for stored in self.indexed.affinities_of(&AffinityType::Host, &node.name) {
             let affinity = &stored.value;
@@ -103,31 +113,32 @@ impl<'s> Outlook<'s> {
                 held_blocks += 1;
             }
         }
-        held_blocks <= 1
+        if held_blocks <= 1 {
+            BlockLimit::SingleBlock
+        } else {
+            BlockLimit::Configured
+        }
     }
 
     /// The number of blocks of a family that a node may hold; `u32::MAX` for no limit.
     pub fn block_limit(&self, node: &Node, family: Family) -> u32 {
-        self.limit(self.has_single_block(node, family))
+        self.most_blocks(self.limit_of_node(node, family))
     }
 
-    /// The number of blocks of a family that a node may hold, if it uses a single block or not.
-    pub(super) fn limit(&self, single_block: bool) -> u32 {
-        if single_block {
-            1
-        } else {
-            self.limit.unwrap_or(u32::MAX)
+    /// The number of blocks that a limit allows; `u32::MAX` for no limit.
+    pub(super) fn most_blocks(&self, limit: BlockLimit) -> u32 {
+        match limit {
+            BlockLimit::SingleBlock => 1,
+            BlockLimit::Configured => self.configured_limit.unwrap_or(u32::MAX),
         }
     }
 
-    /// The block limit to set in a request; 0 for the configured one.
-    pub(super) fn most_blocks(&self, single_block: bool) -> u32 {
-        if single_block {
-            1
-        } else if self.limit.is_some() {
-            0
-        } else {
-            u32::MAX
+    /// The `max_blocks_per_host` of a request; 0 for the configured number.
+    pub(super) fn max_blocks_per_host(&self, limit: BlockLimit) -> u32 {
+        match limit {
+            BlockLimit::SingleBlock => 1,
+            BlockLimit::Configured if self.configured_limit.is_some() => 0,
+            BlockLimit::Configured => u32::MAX,
         }
     }
 
@@ -136,8 +147,10 @@ impl<'s> Outlook<'s> {
     /// blocks in `pool` count. `u32::MAX` for no limit.
     pub(super) fn claimable_by(&self, holder: Holder<'_>, pool: &Pool, wanted: PoolUse) -> u32 {
         let family = Family::of(pool.cidr);
-        let single_block = holder.0.is_some_and(|node| self.has_single_block(node, family));
-        let limit = self.limit(single_block);
+        let limit = match holder.0 {
+            Some(node) => self.block_limit(node, family),
+            None => self.most_blocks(BlockLimit::Configured),
+        };
         if limit == u32::MAX {
             return limit;
         }

@@ -47,6 +47,7 @@ use calipam_model::{CniConfiguration, IpNet};
 pub use self::add::cluster_refusal;
 pub use self::allocatable::{Allocatable, PoolLimit};
 pub use self::answer::{AddressSource, Answer, Given, Refused};
+use self::claims::BlockLimit;
 use self::open_pool::{OpenPool, open_pools};
 pub use self::reason::Reason;
 use self::refusals::RefusalKey;
@@ -142,8 +143,7 @@ impl<'r> NextAddress<'r> {
 /// The allocator's request for an address.
 struct PreparedRequest {
     request: AutoAssign,
-    /// True if the node uses a single block.
-    single_block: bool,
+    limit: BlockLimit,
 }
 
 type ByHolder<'s, T> = HashMap<(&'s AffinityType, &'s str), Vec<T>>;
@@ -157,7 +157,7 @@ pub struct Outlook<'s> {
     is_config_broken: bool,
     fatal_reservation: Option<String>,
     /// The block limit of a node in a family; `None` for no limit.
-    limit: Option<u32>,
+    configured_limit: Option<u32>,
     /// `windows_use_single_network` of the nodes' CNI configuration, if it is known.
     single_block: Option<bool>,
     reserved: CidrSet,
@@ -189,7 +189,7 @@ impl<'s> Outlook<'s> {
             is_config_broken: config.is_none(),
             fatal_reservation: fatal_reservation(snapshot),
             config: config.unwrap_or_default(),
-            limit: snapshot.block_limit(),
+            configured_limit: snapshot.block_limit(),
             single_block: None,
             reserved: CidrSet::new(snapshot.reserved_cidrs()),
             open: Family::BOTH.map(|family| open_pools(snapshot, family)),
@@ -214,7 +214,7 @@ impl<'s> Outlook<'s> {
         self.run(self.plugin_on(request.node), |allocator, events| {
             in_two_attempts(allocator, || {
                 let result = without_waiting(allocator.auto_assign(&prepared.request));
-                Answer::for_any_address(self, request, prepared.single_block, result, events()).passed_on()
+                Answer::for_any_address(self, request, prepared.limit, result, events()).passed_on()
             })
         })
     }
@@ -235,7 +235,7 @@ impl<'s> Outlook<'s> {
             drop(events());
 
             let second = without_waiting(allocator.auto_assign(&prepared.request));
-            Answer::for_any_address(self, request, prepared.single_block, second, events()).passed_on()
+            Answer::for_any_address(self, request, prepared.limit, second, events()).passed_on()
         })
     }
 
@@ -251,14 +251,17 @@ impl<'s> Outlook<'s> {
     /// Prepares the request for an address that a node uses itself or gives to a pod.
     fn node_request(&self, request: &NextAddress<'_>, intended_use: PoolUse) -> PreparedRequest {
         let node = self.indexed.node(request.node).map(|node| &node.value);
-        let single_block = node.is_some_and(|node| self.has_single_block(node, request.family));
+        let limit = match node {
+            Some(node) => self.limit_of_node(node, request.family),
+            None => BlockLimit::Configured,
+        };
 
         let mut prepared = request.for_use(intended_use);
-        prepared.max_blocks_per_host = self.most_blocks(single_block);
+        prepared.max_blocks_per_host = self.max_blocks_per_host(limit);
         prepared.windows = node.is_some_and(Node::is_windows);
         PreparedRequest {
             request: prepared,
-            single_block,
+            limit,
         }
     }
 

@@ -11,6 +11,7 @@ use calipam_model::plugin::Plugin;
 use calipam_model::pool::{Pool, PoolUse};
 
 use super::answer::Refused;
+use super::claims::BlockLimit;
 use super::open_pool::OpenPool;
 use super::{NextAddress, NotKnown, Outlook};
 use crate::auto::assignable;
@@ -27,7 +28,7 @@ pub(super) struct RefusalKey {
     /// The number of blocks that the node holds in these pools, if the node is at its block limit.
     held: Option<u32>,
     windows: bool,
-    single_block: bool,
+    limit: BlockLimit,
     plugin: Plugin,
     /// True if the request is of a certain namespace, which the pools in `selecting` select.
     of_namespace: bool,
@@ -103,7 +104,7 @@ impl<'s> Outlook<'s> {
             self.usable_named(named)
         };
 
-        let single_block = self.has_single_block(node, family);
+        let limit = self.limit_of_node(node, family);
         let plugin = self.plugin_on(&node.name);
         let full_blocks = match self.own_blocks(node, plugin, family, &pools) {
             OwnBlocks::Free if !node.is_windows() => return Ok(None),
@@ -113,7 +114,7 @@ impl<'s> Outlook<'s> {
             OwnBlocks::Full(full_blocks) => full_blocks,
         };
         // Below the limit, the answer does not depend on the number of blocks.
-        let held = if full_blocks >= self.limit(single_block) {
+        let held = if full_blocks >= self.most_blocks(limit) {
             Some(full_blocks)
         } else {
             None
@@ -124,7 +125,7 @@ impl<'s> Outlook<'s> {
             selecting,
             held,
             windows: node.is_windows(),
-            single_block,
+            limit,
             plugin,
             of_namespace: labels.is_some(),
         };

@@ -11,6 +11,7 @@ use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::service::request::{ServiceRequest, Unreadable, Wishes};
 
 use super::answer::Answer;
+use super::claims::BlockLimit;
 use super::{NextAddress, Outlook};
 use crate::allocator::Allocator;
 use crate::event::Event;
@@ -340,13 +341,12 @@ impl Controller<'_, '_> {
     /// Asks the allocator for one address of a family from the pools that the service may use.
     fn any(&self, family: Family, round: &mut Round) -> Answer {
         let wishes = self.call.wishes;
-        let single_block = false;
         let mut wanted = AutoAssign {
             host: LOAD_BALANCER.to_owned(),
             pools_v4: wishes.pools_v4.clone().unwrap_or_default(),
             pools_v6: wishes.pools_v6.clone().unwrap_or_default(),
             intended_use: Some(PoolUse::LoadBalancer),
-            max_blocks_per_host: self.outlook.most_blocks(single_block),
+            max_blocks_per_host: self.outlook.max_blocks_per_host(BlockLimit::Configured),
             namespace_labels: self.call.namespace_labels.cloned(),
             ..AutoAssign::default()
         };
@@ -363,7 +363,8 @@ impl Controller<'_, '_> {
             ..NextAddress::new(LOAD_BALANCER, family, wanted.pools(family))
         };
         let events = (self.events)();
-        let mut answer = Answer::for_any_address(self.outlook, &request, single_block, result, events);
+        let limit = BlockLimit::Configured;
+        let mut answer = Answer::for_any_address(self.outlook, &request, limit, result, events);
         if let Err(refused) = &mut answer.outcome
             && !is_error
         {

@@ -13,6 +13,7 @@ use calipam_model::selector::Selector;
 use calipam_model::snapshot::Snapshot;
 
 use super::answer::{Answer, Given, Refused};
+use super::claims::BlockLimit;
 use super::reason::Reason;
 use super::{NextAddress, Outlook};
 use crate::allocator::Allocator;
@@ -308,8 +309,8 @@ impl NodeTunnels<'_, '_> {
         // The answer describes only the events of this request.
         drop((self.events)());
         let result = without_waiting(self.allocator.auto_assign(&asked));
-        let single_block = false;
-        let answer = Answer::for_any_address(self.outlook, &request, single_block, result, (self.events)());
+        let limit = BlockLimit::Configured;
+        let answer = Answer::for_any_address(self.outlook, &request, limit, result, (self.events)());
         match answer.outcome {
             Ok(given) => TunnelStep::Assign { given, why },
             Err(mut refused) => {
