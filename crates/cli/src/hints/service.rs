@@ -91,18 +91,8 @@ fn steps_for_served(explanation: &ServiceExplanation) -> Vec<String> {
     };
 
     match family.not_asked() {
-        Some(NotAsked::HasOther) => {
-            let annotate = annotate(explanation, request::ADDRESSES, &list_of_addresses(explanation));
-            vec![format!(
-                "name both addresses, or create the service again: {annotate}"
-            )]
-        }
-        Some(NotAsked::HasEnough) => {
-            let annotate = annotate(explanation, request::ADDRESSES, &list_of_addresses(explanation));
-            vec![format!(
-                "name the addresses that it needs, or create the service again: {annotate}"
-            )]
-        }
+        Some(NotAsked::HasOther) => vec![name_addresses(explanation, "both addresses")],
+        Some(NotAsked::HasEnough) => vec![name_addresses(explanation, "the addresses that it needs")],
         Some(NotAsked::Unreadable(why)) => vec![format!("correct {}, or remove it", why.field)],
         Some(NotAsked::OtherFailed) | None => match explanation.families.iter().find_map(refusal) {
             Some(refused) => steps_for_refusal(explanation, refused),
@@ -130,6 +120,12 @@ fn steps_for_granted(explanation: &ServiceExplanation) -> Vec<String> {
         steps.push(format!("see where it is recorded: {}", show_address(address)));
     }
     steps
+}
+
+/// Returns the step that names `addresses` in the annotation, where the controller reads them.
+fn name_addresses(explanation: &ServiceExplanation, addresses: &str) -> String {
+    let annotate = annotate(explanation, request::ADDRESSES, &list_of_addresses(explanation));
+    format!("name {addresses}, or create the service again: {annotate}")
 }
 
 /// Returns a JSON list with an address of each family that the service asks for: one that it keeps or gets, or a
