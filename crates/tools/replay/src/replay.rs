@@ -94,7 +94,7 @@ impl Replay<'_> {
     async fn step(&mut self, number: usize, step: &Step, known: Option<&KnownDifference>) -> Result<()> {
         let before = self.symbols.clone();
         let result = self.perform(step).await?;
-        self.symbols.taken = self.clock.taken();
+        self.symbols.advance_to(self.clock.taken());
         let writes = self.environment.writes().await?;
         let after = self.environment.values(IPAM).await?;
         let done = Step {

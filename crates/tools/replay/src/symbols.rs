@@ -47,11 +47,16 @@ const SECOND_CROSSED: SignedDuration = SignedDuration::from_secs(1);
 pub(crate) struct Symbols {
     /// The values by letter and number, each with the time that the replay had taken when the value was first found.
     bound: BTreeMap<(char, u32), (Value, SignedDuration)>,
-    /// The time that the replay [has taken](crate::clock::Clock::taken) so far.
-    pub(crate) taken: SignedDuration,
+    /// The time that the replay [has taken](crate::clock::Clock::taken) until the last comparison.
+    taken: SignedDuration,
 }
 
 impl Symbols {
+    /// Takes the time that the replay has taken so far. Values that are found from now on were found at that time.
+    pub(crate) fn advance_to(&mut self, taken: SignedDuration) {
+        self.taken = taken;
+    }
+
     /// Replaces the symbols in a value. A symbol without a value is assigned one of its kind, derived from the time
     /// `now`.
     pub(crate) fn fill(&mut self, value: &Value, now: Timestamp) -> Value {
