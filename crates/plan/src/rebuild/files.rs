@@ -1,6 +1,6 @@
 //! Files with the blocks before and after a plan, for people to compare.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use calipam_model::IpNet;
 use calipam_model::block::{BlockContent, BlockOwner};
@@ -79,33 +79,35 @@ pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec
         part.edits.retain(|edit| matches!(edit.key(), Key::Block(_)));
     }
 
+    let mut present = json_of_blocks(&small);
+    let planned = apply_plan(small, &only_blocks, now)?;
+    let mut planned = json_of_blocks(&planned);
     let mut files = Vec::new();
     for cidr in touched {
         files.push(BlockFile {
             cidr,
             name: format!("{}.json", cidr.to_string().replace(['.', ':', '/'], "-")),
-            before: json_of_block(&small, cidr),
-            after: None,
+            before: present.remove(&cidr),
+            after: planned.remove(&cidr),
         });
-    }
-    let planned = apply_plan(small, &only_blocks, now)?;
-    for file in &mut files {
-        file.after = json_of_block(&planned, file.cidr);
     }
     Ok(files)
 }
 
-/// Returns a block in the form of the datastore, or a corrupt block as it is stored; `None` if there is no such block.
-fn json_of_block(snapshot: &Snapshot, cidr: IpNet) -> Option<Value> {
-    let mut blocks = snapshot.blocks.iter().map(|stored| &stored.value);
-    let block = blocks.find(|block| block.key == cidr)?;
-    Some(match &block.content {
-        BlockContent::Sound(sound) => {
-            let value = serde_json::to_value(sound).unwrap_or_default();
-            as_stored(snapshot.datastore, cidr, value)
-        }
-        BlockContent::Corrupt(corrupt) => {
-            serde_json::from_str(&corrupt.raw).unwrap_or_else(|_| Value::String(corrupt.raw.to_string()))
-        }
-    })
+/// Returns the blocks by their CIDRs, in the form of the datastore. Corrupt blocks are as they are stored.
+fn json_of_blocks(snapshot: &Snapshot) -> HashMap<IpNet, Value> {
+    let mut by_cidr = HashMap::new();
+    for block in snapshot.blocks.iter().map(|stored| &stored.value) {
+        let json = match &block.content {
+            BlockContent::Sound(sound) => {
+                let value = serde_json::to_value(sound).unwrap_or_default();
+                as_stored(snapshot.datastore, block.key, value)
+            }
+            BlockContent::Corrupt(corrupt) => {
+                serde_json::from_str(&corrupt.raw).unwrap_or_else(|_| Value::String(corrupt.raw.to_string()))
+            }
+        };
+        by_cidr.insert(block.key, json);
+    }
+    by_cidr
 }

@@ -190,21 +190,19 @@ impl Sorter<'_, '_, '_> {
 
     /// Matches the remaining ordinals, which are not in use, with the remaining records.
     fn match_unused(&mut self) -> Result<()> {
-        let mut last_cooling = None;
-        let mut named: Vec<usize> = Vec::new();
-        for index in self.unused() {
-            if self.records[index].is_cooling() {
-                last_cooling = Some(index);
-            } else {
-                named.push(index);
-            }
-        }
+        let (cooling, named): (Vec<usize>, Vec<usize>) = self
+            .unused()
+            .into_iter()
+            .partition(|index| self.records[*index].is_cooling());
 
         let open: Vec<u32> = self.open.iter().copied().collect();
-        if let Some(cooling) = last_cooling
+        // No record says whose release it is about, so all addresses wait for the last one.
+        let last_released = cooling
+            .into_iter()
+            .max_by_key(|index| self.records[*index].released_time());
+        if let Some(cooling) = last_released
             && named.is_empty()
         {
-            // The addresses cool down before they can be assigned.
             for ordinal in open {
                 self.decide(ordinal, Slot::Held(cooling));
             }

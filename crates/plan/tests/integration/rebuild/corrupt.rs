@@ -10,6 +10,7 @@ use calipam_plan::release::{self, Force};
 use calipam_plan::{SkipReason, SuggestedAction};
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::judge::{Rebuilt, planned, rebuild, rebuild_all, words};
@@ -144,6 +145,31 @@ fn an_address_that_the_block_holds_is_never_free_afterwards() {
     let held = block(&rebuilt.after).allocation(40).expect("it is held");
     assert!(held.attribute.is_anonymous());
     assert!(rebuilt.reason(Code::LeakedAddress, held.address).is_some());
+}
+
+#[test]
+fn released_addresses_whose_records_are_mixed_up_wait_for_the_last_release() {
+    let mut value = cluster().json(KEY);
+    let now = cluster().snapshot().taken_at;
+    let [last, first] = [1, 20].map(|seconds| {
+        let released = now - SignedDuration::from_secs(seconds);
+        released.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    });
+    let records = value["attributes"].as_array_mut().unwrap();
+    records.push(json!({"releasedAt": last}));
+    records.push(json!({"releasedAt": first}));
+    for ordinal in [40, 41] {
+        value["allocations"][ordinal] = json!(99);
+        let free = value["unallocated"].as_array_mut().unwrap();
+        free.retain(|free| *free != json!(ordinal));
+    }
+
+    let rebuilt = rebuilt("mixed up releases", &value);
+    for ordinal in [40, 41] {
+        let cooling = block(&rebuilt.after).allocation(ordinal).expect("it cools down");
+        let released = cooling.attribute.released_at().map(|text| text.to_string());
+        assert_eq!(released.as_deref(), Some(&*last), "{ordinal}");
+    }
 }
 
 #[test]
