@@ -61,7 +61,8 @@ impl<S: Store> Allocator<S> {
             let mut handle = stored
                 .as_ref()
                 .map_or_else(|| Handle::new(id), |stored| stored.value.clone());
-            if max > 0 && total(&handle, Family::of(block)) + i64::from(by) > i64::from(max) {
+            let counted = total(&handle, Family::of(block)).saturating_add(by.into());
+            if max > 0 && counted > i64::from(max) {
                 *known = stored.into();
                 return Ok(Increment::Full);
             }

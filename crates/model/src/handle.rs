@@ -9,6 +9,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::DecodeError;
 use crate::cidr;
 use crate::json::{Fields, Object, RawJson, Unknown, is_field, keep_unknown, read_object, set_unless_null};
+use crate::names::MAX_OBJECT_NAME;
 use crate::stored::DatastoreKind;
 use crate::text::{Text, TextRef};
 
@@ -17,8 +18,10 @@ pub fn clean_id(id: &str) -> &str {
     id.split_once('\r').map_or(id, |(id, _)| id)
 }
 
-/// Maximum length of an object name in Kubernetes, as for every DNS name.
-const MAX_OBJECT_NAME: usize = 253;
+/// The text between the network and the machine in the handle of a virtual machine.
+pub const OF_MACHINE: &str = ".vmi.";
+/// The largest number of characters in the handle of a virtual machine. A hash replaces longer names.
+pub const MAX_MACHINE_HANDLE: usize = 128;
 
 /// True if the datastore can store a handle with this ID. In etcd, a slash would give a key that cannot be read back;
 /// in Kubernetes, the lowercase ID must be a valid object name, which is a DNS subdomain.
@@ -134,6 +137,12 @@ impl Handle {
             Content::Other(other) => (None, &*other.blocks),
         };
         one.into_iter().chain(many.iter().copied())
+    }
+
+    /// Number of addresses in all blocks. A handle that counts more than fit into a number is damaged.
+    pub fn total(&self) -> i64 {
+        self.blocks()
+            .fold(0, |total: i64, (_, count)| total.saturating_add(count))
     }
 
     /// Number of addresses in `block`, according to the handle; 0 if it does not name the block.
@@ -257,9 +266,23 @@ impl<'de> Fields<'de> for RawBlocks {
     }
 }
 
+/// The name of a handle's object in Kubernetes: the lowercase ID. Two IDs that differ only in case share an object.
+pub fn resource_name(id: &str) -> String {
+    id.to_lowercase()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sum_of_absurd_counts_does_not_overflow() {
+        let json = format!(
+            r#"{{"block":{{"10.0.0.0/26":{0},"10.0.1.0/26":{0}}},"deleted":false}}"#,
+            i64::MAX
+        );
+        assert_eq!(Handle::parse("id", json.as_bytes()).unwrap().total(), i64::MAX);
+    }
 
     /// A line break after a value makes the fast reader leave the value to the general reader.
     #[test]

@@ -100,11 +100,7 @@ fn claimed<S: Serializer>(handle: &Option<&Handle>, serializer: S) -> Result<S::
 impl HandleChange<'_> {
     /// Returns the total number of addresses that the handle claims, before and after.
     pub fn counts(&self) -> [i64; 2] {
-        let claimed = |handle: Option<&Handle>| match handle {
-            Some(handle) => handle.blocks().map(|(_, count)| count).sum(),
-            None => 0,
-        };
-        [claimed(self.before), claimed(self.after)]
+        [self.before, self.after].map(|handle| handle.map_or(0, Handle::total))
     }
 }
 

@@ -107,11 +107,16 @@ fn a_handle_that_counts_addresses_that_are_not_there_yet_is_refused_after_a_wait
     differs(
         "A handle may have no more addresses, those that it counts are not there yet, and any address is asked for",
     );
-    let cluster = Cluster::new(&["10.0.0.0/24"]);
-    let counted = r#"{"handleID":"h","block":{"10.0.0.0/26":1},"deleted":false}"#;
-    cluster.store.put("/calico/ipam/v2/handle/h", counted);
-    let error = cluster.refusal(&AutoAssign { v6: 0, ..limited(1) });
-    assert!(error.contains("(concurrent operation in progress)"), "{error}");
+    for count in [1, i64::MAX] {
+        let cluster = Cluster::new(&["10.0.0.0/24"]);
+        let counted = format!(r#"{{"handleID":"h","block":{{"10.0.0.0/26":{count}}},"deleted":false}}"#);
+        cluster.store.put("/calico/ipam/v2/handle/h", counted);
+        let error = cluster.refusal(&AutoAssign { v6: 0, ..limited(1) });
+        assert!(
+            error.contains("(concurrent operation in progress)"),
+            "{count}: {error}"
+        );
+    }
 }
 
 #[test]
