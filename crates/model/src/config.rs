@@ -174,10 +174,11 @@ impl IpamConfig {
 
     /// The limit for a node's blocks in one family.
     pub fn block_limit(&self) -> u32 {
-        u32::try_from(self.max_blocks_per_host)
-            .ok()
-            .filter(|limit| *limit > 0)
-            .unwrap_or(DEFAULT_MAX_BLOCKS_PER_HOST)
+        if self.max_blocks_per_host <= 0 {
+            return DEFAULT_MAX_BLOCKS_PER_HOST;
+        }
+        // No node has as many blocks as would fit into a larger number.
+        u32::try_from(self.max_blocks_per_host).unwrap_or(u32::MAX)
     }
 }
 
@@ -297,7 +298,7 @@ pub struct ClusterInformation {
     /// The version of the component that last wrote this object, such as `v3.32.1`.
     #[serde(deserialize_with = "or_empty")]
     pub calico_version: String,
-    /// False while the datastore is locked; `None` means not locked.
+    /// False while the datastore is locked ([`Self::is_locked`]).
     pub datastore_ready: Option<bool>,
     /// The calipam run that [`LOCKED_BY`] names, such as "`release --leaked` of 2026-05-01T10:00:00Z".
     #[serde(skip)]
@@ -311,6 +312,11 @@ impl ClusterInformation {
             locked_by: metadata.annotation(LOCKED_BY),
             ..spec
         })
+    }
+
+    /// True while no pod can start or stop, because somebody has locked the datastore. A missing field is no lock.
+    pub fn is_locked(&self) -> bool {
+        self.datastore_ready == Some(false)
     }
 
     /// True if `calico_version` is this version (major, minor) or later; `None` if it is missing or unreadable.

@@ -169,3 +169,16 @@ fn false_and_zero_values_are_left_out() {
     config.set(&[IpamSetting::StrictAffinity(false)]);
     assert!(!config.ipam_config().unwrap().strict_affinity);
 }
+
+#[test]
+fn only_a_positive_block_limit_replaces_the_default_however_large_it_is() {
+    let limit = |max_blocks_per_host: i64| {
+        let config = IpamConfig {
+            max_blocks_per_host,
+            ..IpamConfig::default()
+        };
+        config.block_limit()
+    };
+    assert_eq!([-1, 0, 1, 21].map(limit), [20, 20, 1, 21]);
+    assert_eq!([1 << 32, i64::MAX].map(limit), [u32::MAX; 2]);
+}
