@@ -51,6 +51,13 @@ impl Options {
                 Some((name, value)) => (name, Some(value.to_owned())),
                 None => (word.as_str(), None),
             };
+            let is_switch = matches!(
+                name,
+                "-h" | "--help" | "--no-check" | "--dry-run" | "--watch" | "--keep"
+            );
+            if is_switch && value.is_some() {
+                return Err(usage(format!("{name} takes no value")));
+            }
             let mut value = || {
                 let value = value
                     .clone()
@@ -147,6 +154,8 @@ mod tests {
             ("install", "--listen 9796", "not 9796"),
             ("install", "-x", "unknown option -x"),
             ("uninstall", "--watch", "unknown option --watch"),
+            ("install", "--no-check=false", "--no-check takes no value"),
+            ("install", "--dry-run=", "--dry-run takes no value"),
         ] {
             let problem = read(action, text).unwrap_err().to_string();
             let hint = format!("hint: `calipam-cni {action} -h` lists");
