@@ -177,10 +177,11 @@ fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool
 /// Writes a new file. An existing file or link stays unchanged. Readers never see a half-written file.
 fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
     let part = path.with_extension("json.part");
-    fs::File::create_new(&part)?.write_all(text)?;
-    let result = fs::hard_link(&part, path);
+    let mut file = fs::File::create_new(&part)?;
+    let written = file.write_all(text).and_then(|()| fs::hard_link(&part, path));
+    // Nothing is left of a file that could not be written, so that the next run can write it.
     fs::remove_file(&part)?;
-    result
+    written
 }
 
 #[cfg(test)]

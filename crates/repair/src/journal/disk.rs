@@ -27,7 +27,7 @@ impl JournalFile {
     /// is never overwritten. Only the user can read the file, except on Windows.
     pub(super) fn create(path: &Path, first: &[u8]) -> io::Result<Self> {
         let folder = regular::folder_of(path);
-        std::fs::create_dir_all(folder)?;
+        create_folder(folder)?;
         let mut options = OpenOptions::new();
         // On Windows the access rights of the folder apply.
         #[cfg(unix)]
@@ -37,10 +37,8 @@ impl JournalFile {
         file.0.lock()?;
         file.append(first)?;
         file.0.sync_all()?;
-        // The name of a new file is durable only after its folder is synced. Windows cannot open folders.
-        if !cfg!(windows) {
-            File::open(folder)?.sync_all()?;
-        }
+        // The name of a new file is durable only after its folder is synced.
+        sync_folder(folder)?;
         Ok(file)
     }
 
@@ -63,6 +61,35 @@ impl Drop for JournalFile {
     }
 }
 
+/// Creates a folder with those above it. Their names survive a power failure, since a journal in a folder that is gone
+/// would be lost, too.
+fn create_folder(folder: &Path) -> io::Result<()> {
+    let mut missing = Vec::new();
+    for ancestor in folder.ancestors() {
+        if ancestor.as_os_str().is_empty() || ancestor.exists() {
+            break;
+        }
+        missing.push(ancestor);
+    }
+    std::fs::create_dir_all(folder)?;
+    for created in missing {
+        match sync_folder(regular::folder_of(created)) {
+            // A folder that may be entered, but not listed, cannot be opened.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+/// Makes the names in a folder durable. Windows cannot open folders.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(windows) {
+        return Ok(());
+    }
+    File::open(folder)?.sync_all()
+}
+
 /// Opens a file of this user for reading.
 pub(crate) fn open_own(path: &Path) -> io::Result<File> {
     regular::open_own(path, OpenOptions::new().read(true))
@@ -71,4 +98,22 @@ pub(crate) fn open_own(path: &Path) -> io::Result<File> {
 /// Returns true if the run that writes a journal is still alive.
 pub(super) fn is_alive(file: &File) -> bool {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_folders_are_created_and_existing_ones_stay() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("state/calipam");
+        for name in ["first", "second"] {
+            drop(JournalFile::create(&folder.join(name), b"line").unwrap());
+        }
+        assert_eq!(std::fs::read(folder.join("first")).unwrap(), b"line");
+        let error = JournalFile::create(&folder.join("first"), b"other").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert!(create_folder(&folder.join("first/below")).is_err());
+    }
 }
