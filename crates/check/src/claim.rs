@@ -1,6 +1,7 @@
 //! The owner that a record claims for an address (facts, section 4).
 
 use calipam_model::attributes::{AttributeRef, OwnerMap};
+use calipam_model::handle::OF_MACHINE;
 use calipam_model::node::TunnelKind;
 use calipam_model::service::Service;
 use calipam_model::snapshot::{Snapshot, Source};
@@ -9,8 +10,6 @@ use calipam_model::text::TextRef;
 /// The shortest run of hexadecimal digits that counts as a container ID.
 const MIN_CONTAINER_ID: usize = 12;
 
-/// The separator between the network's name and the machine in a virtual machine's handle.
-const MACHINE: &str = ".vmi.";
 /// The first character of the hash that replaces a machine's name if the name is too long for a handle.
 const HASH: char = '_';
 
@@ -294,14 +293,14 @@ pub(crate) fn may_be_launcher_of(pod: &str, machine: &str) -> bool {
     suffix.len() == RANDOM_SUFFIX && suffix.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Returns the parts of a machine's handle that could follow the network and [`MACHINE`].
+/// Returns the parts of a machine's handle that could follow the network and [`OF_MACHINE`].
 fn after_networks(handle: &str) -> impl Iterator<Item = &str> {
     handle
-        .match_indices(MACHINE)
-        .map(|(position, _)| &handle[position + MACHINE.len()..])
+        .match_indices(OF_MACHINE)
+        .map(|(position, _)| &handle[position + OF_MACHINE.len()..])
 }
 
-/// Returns true if `<namespace>.<machine>` or its hash follows the network. A container ID after [`MACHINE`] belongs to
+/// Returns true if `<namespace>.<machine>` or its hash follows the network. A container ID after [`OF_MACHINE`] belongs to
 /// a container on a network whose name ends with `.vmi`.
 fn is_of_machine(handle: &str) -> bool {
     after_networks(handle).any(|name| name.contains('.') || name.starts_with(HASH))

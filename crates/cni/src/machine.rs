@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use calipam_model::digest::sha256;
+use calipam_model::handle::{MAX_MACHINE_HANDLE, OF_MACHINE};
 
-/// The largest number of characters in a machine's handle.
-const HANDLE: usize = 128;
 /// The owner of a pod's addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
@@ -36,14 +35,14 @@ pub(crate) struct Machine {
 impl Machine {
     /// The handle of the machine's addresses in a network.
     pub(crate) fn handle(&self, network: &str) -> String {
-        let prefix = format!("{network}.vmi.");
+        let prefix = format!("{network}{OF_MACHINE}");
         let suffix = format!("{}.{}", self.namespace, self.name);
-        if prefix.len() + suffix.len() <= HANDLE {
+        if prefix.len() + suffix.len() <= MAX_MACHINE_HANDLE {
             return prefix + &suffix;
         }
         let hash = URL_SAFE_NO_PAD.encode(sha256(suffix));
         let mut handle = format!("{prefix}_{hash}");
-        handle.truncate(HANDLE);
+        handle.truncate(MAX_MACHINE_HANDLE);
         handle
     }
 
@@ -86,9 +85,9 @@ mod tests {
             "{long}"
         );
         let cut = machine("vm").handle(&"n".repeat(120));
-        assert_eq!(cut.len(), HANDLE);
-        let fits = machine(&"v".repeat(HANDLE - "net.vmi.ns.".len())).handle("net");
-        assert!(fits.len() == HANDLE && fits.ends_with('v'));
+        assert_eq!(cut.len(), MAX_MACHINE_HANDLE);
+        let fits = machine(&"v".repeat(MAX_MACHINE_HANDLE - "net.vmi.ns.".len())).handle("net");
+        assert!(fits.len() == MAX_MACHINE_HANDLE && fits.ends_with('v'));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::json::Unknown;
 pub use crate::owner_map::{Owner, OwnerMap};
 use crate::packing::take_sized;
 use crate::text::TextRef;
-use crate::time::parse_time;
+use crate::time::{format_seconds, parse_time};
 
 /// Handle under which Windows nodes reserve the first three ordinals and the last one in a block.
 /// There is no handle object for it (facts 3.1).
@@ -72,7 +72,7 @@ impl Attribute {
     /// Creates the record of an address that was released at `released_at` and is cooling down.
     pub fn cooling(released_at: Timestamp) -> Self {
         Self {
-            released_at: Some(released_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+            released_at: Some(format_seconds(released_at)),
             ..Self::default()
         }
     }

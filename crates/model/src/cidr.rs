@@ -17,6 +17,11 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
     parse_any(text).map(|net| net.trunc())
 }
 
+/// A CIDR as part of the name of an object in Kubernetes, such as that of a block: `10-244-1-0-26`, `fd00-10-244---122`.
+pub fn resource_name(cidr: IpNet) -> String {
+    cidr.to_string().replace(['.', ':', '/'], "-")
+}
+
 /// Reads an address, or a CIDR that Go's `ParseCIDR` accepts. Keeps the host bits. Does not use ipnet's parser, because
 /// it accepts leading zeros (`010.7.0.0/29`), which some programs read as octal numbers.
 fn parse_any(text: &str) -> Option<IpNet> {

@@ -97,6 +97,16 @@ pub fn source_of_resources(plural: &[u8]) -> Option<Source> {
 }
 
 impl Key {
+    /// The only ClusterInformation of a cluster.
+    pub fn cluster_information() -> Self {
+        Self::ClusterInformation(DEFAULT.to_owned())
+    }
+
+    /// The only resource with the configuration of IPAM.
+    pub fn ipam_configuration() -> Self {
+        Self::IpamConfiguration(DEFAULT.to_owned())
+    }
+
     /// Reads an etcd path. `Ok(None)` for paths that calipam does not use.
     ///
     /// # Errors

@@ -249,6 +249,11 @@ impl Snapshot {
         Some(config.block_limit())
     }
 
+    /// True while the datastore is locked. Also false if the cluster information was not read.
+    pub fn is_locked(&self) -> bool {
+        self.cluster.as_ref().is_some_and(ClusterInformation::is_locked)
+    }
+
     /// True if Calico's version is this one (major, minor) or later. With etcd v2, Calico is 2.x; otherwise its version
     /// is that of the component that last wrote `cluster`. `None` if unknown.
     pub fn is_calico_since(&self, version: (u32, u32)) -> Option<bool> {

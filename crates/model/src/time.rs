@@ -19,6 +19,11 @@ pub fn parse_time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
+/// Prints a time in whole seconds, as Calico does in block fields, and Kubernetes in objects: `2026-05-01T10:12:00Z`.
+pub fn format_seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// Prints nanoseconds since 1970 like Go prints a UTC time.
 pub fn format_go_utc(nanos: i64) -> String {
     let time = Timestamp::from_nanosecond(nanos.into()).expect("years 1677 to 2262 can be represented");

@@ -15,6 +15,7 @@ use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
+use calipam_model::time::format_seconds;
 use calipam_model::writable::Object;
 
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
@@ -193,7 +194,7 @@ fn part_name(pool: &str, index: usize) -> String {
 /// Gives a new pool in etcd a UID and a creation time. Kubernetes does that by itself.
 pub(crate) fn identify(pool: &mut Document, snapshot: &Snapshot, name: &str) {
     if snapshot.datastore == DatastoreKind::Etcd {
-        pool.identify(&uid(snapshot, name), &created(snapshot));
+        pool.identify(&uid(snapshot, name), &format_seconds(snapshot.taken_at));
     }
 }
 
@@ -210,10 +211,6 @@ fn uid(snapshot: &Snapshot, name: &str) -> String {
         &hex[17..20],
         &hex[20..32]
     )
-}
-
-fn created(snapshot: &Snapshot) -> String {
-    snapshot.taken_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub(crate) struct HeldLock {
 }
 
 pub(crate) fn key() -> Key {
-    Key::ClusterInformation("default".into())
+    Key::cluster_information()
 }
 
 /// The stored ClusterInformation.

@@ -96,7 +96,7 @@ impl StaleLock {
     /// Reads the present state of the lock. If the datastore is no longer locked, records this in the journal, unless
     /// the write that takes the lock may still arrive.
     pub async fn recheck(&self, datastore: &Datastore) -> Result<LockState> {
-        let stored = datastore.stored(&[lock::key()]).await?.pop().flatten();
+        let stored = datastore.stored_object(lock::key()).await?;
         let Some(stored) = stored.filter(|stored| matches!(lock::ready(stored), Ok(Some(false)))) else {
             if !self.may_arrive() {
                 // If this fails, the next run reads the state again.

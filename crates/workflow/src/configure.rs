@@ -32,8 +32,8 @@ pub async fn configure(access: Access<'_>, request: &ConfigureRequest) -> Result
     let purpose = ["change the settings of the allocator", "to configure it"];
     let run = Run::on_live(access, &request.intent, purpose)?;
     let keys = [
-        Key::ClusterInformation("default".into()),
-        Key::IpamConfiguration("default".into()),
+        Key::cluster_information(),
+        Key::ipam_configuration(),
         Key::IpamConfig,
     ];
     let mut stored = access.datastore.stored(&keys).await?;
@@ -94,7 +94,7 @@ async fn check_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<(
     if datastore.kind() != DatastoreKind::Kubernetes {
         return Ok(());
     }
-    let stored = datastore.stored(&[Key::IpamConfig]).await?.pop().flatten();
+    let stored = datastore.stored_object(Key::IpamConfig).await?;
     let Some(Object::IpamConfig(document)) = stored.and_then(|stored| stored.object) else {
         return Ok(());
     };

@@ -197,11 +197,7 @@ pub async fn guid(datastore: &Datastore) -> Result<String> {
 
 /// Reads the ClusterInformation; `None` if it is missing or cannot be decoded.
 pub async fn cluster_information(datastore: &Datastore) -> Result<Option<ClusterInformation>> {
-    let stored = datastore
-        .stored(&[Key::ClusterInformation("default".into())])
-        .await?
-        .pop()
-        .flatten();
+    let stored = datastore.stored_object(Key::cluster_information()).await?;
     Ok(stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()))
 }
 

@@ -66,11 +66,7 @@ fn open_file(path: &Path) -> Result<OpenReport> {
 
 /// Reads the cluster information alone.
 pub(crate) async fn read_cluster_information(datastore: &Datastore) -> Result<Snapshot> {
-    let stored = datastore
-        .stored(&[Key::ClusterInformation("default".into())])
-        .await?
-        .pop()
-        .flatten();
+    let stored = datastore.stored_object(Key::cluster_information()).await?;
     let mut snapshot = Snapshot::default();
     if let Some(stored) = stored {
         snapshot.cluster = ClusterInformation::parse(&stored.raw).ok();
@@ -94,11 +90,7 @@ pub(crate) fn read_observations(
     will_lock: bool,
     operator: &dyn Operator,
 ) -> Result<Vec<Observations>> {
-    let is_locked = match &cluster.cluster {
-        Some(information) => information.datastore_ready == Some(false),
-        None => false,
-    };
-    let locked = will_lock || is_locked;
+    let locked = will_lock || cluster.is_locked();
 
     let mut reports: Vec<ReadReport> = Vec::new();
     for file in files {

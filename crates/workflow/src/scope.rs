@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use calipam_check::Scope;
 use calipam_model::IpNet;
-use calipam_model::cidr::to_canonical;
+use calipam_model::cidr::parse_pool;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::selector::Selector;
 use calipam_model::snapshot::{Snapshot, Source, Versioned};
@@ -190,10 +190,9 @@ pub(crate) fn pool(states: &[&Snapshot], name: &str) -> Result<Vec<IpNet>> {
         return Ok(cidrs);
     }
 
-    let Ok(cidr) = name.parse::<IpNet>() else {
+    let Some(cidr) = parse_pool(name) else {
         return Err(unknown_pool(states, name));
     };
-    let cidr = to_canonical(cidr.trunc());
     let are_pools_read = states.iter().all(|snapshot| snapshot.has_read(Source::Pools));
     if are_pools_read && !is_known_network(states, cidr) {
         return Err(unknown_network(cidr));

@@ -44,10 +44,7 @@ pub struct SplitRequest {
 pub async fn split(access: Access<'_>, request: &SplitRequest) -> Result<Repaired> {
     let run = Run::on_live(access, &request.intent, ["split a pool", "a split"])?;
     let snapshot = read(access).await?;
-    let is_locked = match &snapshot.cluster {
-        Some(cluster) => cluster.datastore_ready == Some(false),
-        None => false,
-    };
+    let is_locked = snapshot.is_locked();
     if request.needs_lock && !is_locked {
         let hint = Hint::new(
             "lock it with {}; `calipam split` locks it itself",
@@ -58,8 +55,10 @@ pub async fn split(access: Access<'_>, request: &SplitRequest) -> Result<Repaire
     }
 
     let pool = find_pool(&snapshot, &request.pool)?;
-    let key = Key::Pool(pool.name.clone());
-    let stored = access.datastore.stored(&[key]).await?.pop().flatten();
+    let stored = access
+        .datastore
+        .stored_object(Key::Pool(pool.name.clone()))
+        .await?;
     let Some(Object::Pool(document)) = stored.and_then(|stored| stored.object) else {
         // The pool was deleted after it was listed.
         return Err(unknown_pool(&[&snapshot], &pool.name));

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::block::BlockOwner;
+use calipam_model::cidr::resource_name;
 use calipam_model::key::Key;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::DatastoreKind;
@@ -401,7 +402,7 @@ impl Outlook<'_> {
                 format!("resource does not exist: Node({node}) with error: nodes \"{node}\" not found")
             }
             Error::NoBlock(cidr) => {
-                let name = cidr.to_string().replace(['.', ':', '/'], "-");
+                let name = resource_name(*cidr);
                 let group = if snapshot.is_native {
                     "projectcalico.org"
                 } else {

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use calipam_model::handle::{MAX_MACHINE_HANDLE, OF_MACHINE};
 use calipam_model::plugin::Plugin;
 use calipam_model::service::Machine;
 use calipam_model::snapshot::{DatastoreKind, Source};
@@ -16,8 +17,6 @@ use crate::owners::{NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates};
 
 /// The network of Calico's usual CNI configuration.
 const NETWORK: &str = "k8s-pod-network";
-/// The maximum length of a virtual machine's handle.
-const MOST_HANDLE: usize = 128;
 /// The length of the hash with which Calico's plugin replaces longer names.
 const HASH: usize = 43;
 /// The first Calico version whose plugin knows virtual machines.
@@ -117,7 +116,7 @@ impl Outlook<'_> {
 
     /// The handle of a virtual machine: the one that exists, or else one in Calico's usual network.
     fn machine_handle(&self, namespace: &str, name: &str) -> String {
-        let suffix = format!(".vmi.{namespace}.{name}");
+        let suffix = format!("{OF_MACHINE}{namespace}.{name}");
         for stored in &self.indexed.snapshot.handles {
             let id = stored.value.id().to_string();
             if id.ends_with(&suffix) {
@@ -174,12 +173,12 @@ impl Outlook<'_> {
 /// The refusal of a virtual machine whose handle would be too long. Calico's plugin replaces the names by a hash, cuts the
 /// hash to the length that is left, which is more than the hash has, and crashes.
 fn crash_at_name(namespace: &str, name: &str) -> Option<Refused> {
-    let prefix = NETWORK.len() + ".vmi.".len();
+    let prefix = NETWORK.len() + OF_MACHINE.len();
     let names = namespace.len() + ".".len() + name.len();
-    if prefix + names <= MOST_HANDLE {
+    if prefix + names <= MAX_MACHINE_HANDLE {
         return None;
     }
-    let end = MOST_HANDLE - "_".len() - prefix;
+    let end = MAX_MACHINE_HANDLE - "_".len() - prefix;
     let calico_message = format!(
         "netplugin failed: \"panic: runtime error: slice bounds out of range [:{end}] with length {HASH}…"
     );

@@ -19,10 +19,10 @@ type Settings = BTreeMap<String, BTreeMap<String, String>>;
 /// Checks the settings of the cluster that keep pods from starting, and those that contradict each other.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let cluster_information = || Key::ClusterInformation("default".into()).to_string();
+    let cluster_information = || Key::cluster_information().to_string();
 
     if let Some(cluster) = &snapshot.cluster
-        && cluster.datastore_ready == Some(false)
+        && cluster.is_locked()
     {
         let mut settings = one_setting("datastoreReady", cluster_information(), "false");
         let mut message = "the datastore is locked: no pod can start or stop until it is unlocked".to_owned();
@@ -81,7 +81,7 @@ fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
         if used.value != shown.value {
             let values = BTreeMap::from([
                 (Key::IpamConfig.to_string(), used.value),
-                (Key::IpamConfiguration("default".into()).to_string(), shown.value),
+                (Key::ipam_configuration().to_string(), shown.value),
             ]);
             settings.insert(used.name.to_owned(), values);
         }

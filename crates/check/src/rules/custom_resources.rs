@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_model::affinity::{Affinity, AffinityType};
+use calipam_model::handle::resource_name;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision, Versioned};
 
@@ -141,7 +142,7 @@ fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
     let mut by_lowercase: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for id in ids().filter(|id| id.has_capital()) {
         let id = id.to_string();
-        by_lowercase.entry(id.to_lowercase()).or_default().insert(id);
+        by_lowercase.entry(resource_name(&id)).or_default().insert(id);
     }
     if by_lowercase.is_empty() {
         return;

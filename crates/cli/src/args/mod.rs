@@ -54,7 +54,7 @@ pub(crate) use self::serve::ServeArgs;
 pub(crate) use self::show::{ShowArgs, Subject};
 pub(crate) use self::simulate::SimulateArgs;
 pub(crate) use self::split::SplitArgs;
-pub(crate) use self::writing::{WritingArgs, journals_folder};
+pub(crate) use self::writing::{DEFAULT_SETTLE, WritingArgs, journals_folder};
 
 /// Inspect, check and repair the IP address management (IPAM) data of Calico.
 ///

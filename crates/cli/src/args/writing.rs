@@ -93,10 +93,25 @@ impl CriteriaArgs {
     }
 }
 
+/// The default of `--settle`.
+const SETTLE: &str = "5s";
+/// The default of `--settle`, for commands of calicoctl, which have no such option.
+pub(crate) const DEFAULT_SETTLE: SignedDuration = SignedDuration::from_secs(5);
+
 /// The option to recheck findings that could be changes in progress.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RecheckArgs {
     /// Recheck changes in progress after this; 0 for never
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse, help_heading = CHECKING)]
+    #[arg(long, value_name = "DURATION", default_value = SETTLE, value_parser = duration::parse, help_heading = CHECKING)]
     pub settle: SignedDuration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_of_calicoctl_wait_as_long_as_others() {
+        assert_eq!(duration::parse(SETTLE).unwrap(), DEFAULT_SETTLE);
+    }
 }

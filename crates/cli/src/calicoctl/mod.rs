@@ -19,10 +19,9 @@ use std::ffi::OsString;
 use calipam_repair::LockAction;
 use calipam_workflow::{Access, Criteria, Executed, FailureForm};
 use clap::{CommandFactory, FromArgMatches};
-use jiff::SignedDuration;
 
 use self::args::{Calicoctl, Command, DatastoreCommand, IpamCommand, MigrateCommand};
-use crate::args::Global;
+use crate::args::{DEFAULT_SETTLE, Global};
 use crate::commands::{repair, start_log};
 use crate::console::Console;
 use crate::exit::{self, Failure, Outcome, Result};
@@ -93,7 +92,7 @@ fn plain_failure(message: impl Into<String>) -> Failure {
 fn criteria() -> Criteria {
     Criteria {
         options: calipam_check::Options::default(),
-        recheck_after: SignedDuration::from_secs(5),
+        recheck_after: DEFAULT_SETTLE,
     }
 }
 

@@ -19,6 +19,11 @@ pub(crate) fn local(time: Timestamp) -> String {
         .to_string()
 }
 
+/// Formats a time in UTC, for readers whose time zone is not known: `2026-11-20 03:12:30 UTC`.
+pub(crate) fn utc(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
 /// Returns the name under which people find an object: its key in etcd, its kind and name in Kubernetes.
 pub(crate) fn object_in(datastore: DatastoreKind, key: &Key) -> String {
     match datastore {

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use calipam_assign::{Entry, KnownState, ListsSince, Query, Record, Store, StoreError, Swap};
 use calipam_model::IpNet;
 use calipam_model::config::{ClusterInformation, IpamConfig};
-use calipam_model::key::{DEFAULT, Key};
+use calipam_model::key::Key;
 use calipam_model::parallel::lock;
 use calipam_model::snapshot::{Revision, Snapshot};
 use jiff::Timestamp;
@@ -106,7 +106,7 @@ impl AllocatorStore {
     pub async fn keeps_machine_addresses(&self) -> Result<bool, StoreError> {
         let key = match self.kubernetes() {
             Some(_) => Key::IpamConfig,
-            None => Key::IpamConfiguration(DEFAULT.to_owned()),
+            None => Key::ipam_configuration(),
         };
         let answers = self.read(&[Query::Get(key)]).await?;
         for entry in answers.into_iter().flatten() {
@@ -119,7 +119,7 @@ impl AllocatorStore {
 
     /// The cluster's resource ClusterInformation, with the version of Calico; `None` if there is none.
     pub async fn cluster_information(&self) -> Result<Option<ClusterInformation>, Error> {
-        let key = Key::ClusterInformation(DEFAULT.to_owned());
+        let key = Key::cluster_information();
         Ok(self.records.reread(&[key].into()).await?.cluster)
     }
 

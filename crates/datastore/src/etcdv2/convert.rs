@@ -226,7 +226,7 @@ impl Cluster {
         if self.known.is_empty() {
             return None;
         }
-        let key = Key::ClusterInformation(DEFAULT.to_owned()).to_string();
+        let key = Key::cluster_information().to_string();
         let value = resource(DEFAULT, &Value::Object(self.spec));
         Some((key, (value, self.index)))
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use calipam_files::objects::{Accept, IPIP, KUBEVIRT_GROUP};
+use calipam_model::cidr::parse_go_address;
 use calipam_model::plugin::INSTALLED;
 use http::Method;
 use percent_encoding::utf8_percent_encode;
@@ -234,9 +235,9 @@ fn launcher_pod(metadata: Metadata) -> Option<LauncherPod> {
 fn pod_addresses(pod: &Pod) -> Vec<PodAddress> {
     let mut addresses: BTreeSet<IpAddr> = BTreeSet::new();
     for listed in &pod.status.addresses {
-        addresses.extend(listed.ip.parse::<IpAddr>().ok());
+        addresses.extend(parse_go_address(&listed.ip));
     }
-    addresses.extend(pod.status.address.parse::<IpAddr>().ok());
+    addresses.extend(parse_go_address(&pod.status.address));
 
     let mut pod_addresses = Vec::new();
     for address in addresses {

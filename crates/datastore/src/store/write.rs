@@ -49,6 +49,11 @@ impl Datastore {
         self.objects()?.read(keys).await
     }
 
+    /// Reads the current state of one object; `None` if it is missing.
+    pub async fn stored_object(&self, key: Key) -> Result<Option<Stored>> {
+        Ok(self.stored(&[key]).await?.pop().flatten())
+    }
+
     /// Opens this datastore for an allocator, with the operator's consent. On Kubernetes, affinities are found by
     /// listing all of them.
     pub fn allocator(&self, consent: Consent) -> Result<AllocatorStore> {

@@ -2,17 +2,17 @@
 
 use calipam_model::affinity::AffinityKey;
 use calipam_model::digest::sha256_hex;
+use calipam_model::handle;
 use calipam_model::key::Key;
+use calipam_model::names::MAX_OBJECT_NAME;
 use calipam_model::{IpNet, cidr};
 
-/// Maximum length of a name.
-const MAX_NAME: usize = 253;
 /// The number of hexadecimal digits in a shortened name's hash.
 const HASH_DIGITS: usize = 11;
 
 /// The name of the block with this CIDR: `10-244-1-0-26`, `fd00-10-244---122`.
 pub fn block_name(cidr: IpNet) -> String {
-    cidr.to_string().replace(['.', ':', '/'], "-")
+    cidr::resource_name(cidr)
 }
 
 /// A block's CIDR, from its name. `None` if no CIDR has that name.
@@ -33,20 +33,20 @@ pub fn cidr_of_block(name: &str) -> Option<IpNet> {
 pub fn affinity_name(key: &AffinityKey) -> String {
     let block = block_name(key.cidr);
     let name = format!("{}-{block}", key.node);
-    if name.len() < MAX_NAME {
+    if name.len() < MAX_OBJECT_NAME {
         return name;
     }
     let hash = sha256_hex(format!("{}+{block}", key.node));
-    let mut node_length = (MAX_NAME - 1).saturating_sub(block.len() + 2 + HASH_DIGITS);
+    let mut node_length = (MAX_OBJECT_NAME - 1).saturating_sub(block.len() + 2 + HASH_DIGITS);
     while !key.node.is_char_boundary(node_length) {
         node_length -= 1;
     }
     format!("{}-{block}-{}", &key.node[..node_length], &hash[..HASH_DIGITS])
 }
 
-/// A handle's name: the lowercase ID.
+/// The name of the handle with this ID.
 pub fn handle_name(id: &str) -> String {
-    id.to_lowercase()
+    handle::resource_name(id)
 }
 
 /// An object's kind and name in Kubernetes, after the namespace if it has one: `IPAMBlock 10-244-1-0-26`.

@@ -6,7 +6,7 @@ use calipam_check::Scope;
 use calipam_model::config::{
     AssignIps, ClusterInformation, IpamConfig, IpamSetting, KubeControllersConfiguration,
 };
-use calipam_model::key::Key;
+use calipam_model::key::{DEFAULT, Key};
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, Reservation};
 use calipam_model::snapshot::{Snapshot, Source};
@@ -123,9 +123,8 @@ fn objects_in_scope(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> 
     if !scope.is_everything() {
         return objects;
     }
-    let default = || "default".to_owned();
     if let Some(cluster) = &snapshot.cluster {
-        let key = Key::ClusterInformation(default());
+        let key = Key::cluster_information();
         add(
             CONFIGURATION,
             "ClusterInformation",
@@ -144,7 +143,7 @@ fn objects_in_scope(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> 
         );
     }
     if let Some(config) = &snapshot.ipam_configuration {
-        let key = Key::IpamConfiguration(default());
+        let key = Key::ipam_configuration();
         add(
             CONFIGURATION,
             "IPAMConfiguration",
@@ -155,7 +154,7 @@ fn objects_in_scope(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> 
     }
     if let Some(controllers) = &snapshot.kube_controllers {
         let source = Source::KubeControllersConfiguration;
-        let key = Key::KubeControllersConfiguration(default());
+        let key = Key::KubeControllersConfiguration(DEFAULT.to_owned());
         add(
             CONFIGURATION,
             "KubeControllersConfiguration",

@@ -9,6 +9,7 @@ use super::{Block, BlockOwner, WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};
 use crate::attributes::{Attribute, AttributeTable};
 use crate::cidr;
 use crate::text::Text;
+use crate::time::format_seconds;
 
 /// The reason why an ordinal cannot be assigned or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +37,7 @@ impl Block {
         let size = cidr::size(cidr) as u32;
         Some(Self {
             cidr: cidr.trunc(),
-            claim_time: owner.is_some().then(|| claim_text(now)),
+            claim_time: owner.is_some().then(|| format_seconds(now)),
             owner,
             allocations: vec![None; size as usize].into_boxed_slice(),
             unallocated: (0..size).collect(),
@@ -107,10 +108,6 @@ impl Block {
             update.touch();
         });
     }
-}
-
-fn claim_text(now: Timestamp) -> String {
-    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// A block update in progress.
@@ -233,7 +230,7 @@ impl BlockUpdate<'_> {
 
     /// Makes `owner` the owner of the block from `now` on.
     pub fn set_owner(&mut self, owner: BlockOwner, now: Timestamp) {
-        self.block.claim_time = Some(claim_text(now));
+        self.block.claim_time = Some(format_seconds(now));
         self.block.owner = Some(owner);
         self.changed = true;
     }

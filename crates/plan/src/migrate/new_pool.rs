@@ -1,9 +1,10 @@
 //! The new pool of a migration: made of the old one if it does not exist, and refused if it cannot take its users.
 
 use calipam_model::IpNet;
-use calipam_model::cidr::{is_v4, overlap};
+use calipam_model::cidr::{is_v4, overlap, resource_name};
 use calipam_model::handle::is_storable_id;
 use calipam_model::hint::{Call, Hint};
+use calipam_model::names::MAX_OBJECT_NAME;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 
@@ -109,17 +110,14 @@ pub(super) fn name_of(old: &Pool, cidr: IpNet) -> String {
     let old_suffix = suffix_of(old.cidr);
     let base = old.name.strip_suffix(&old_suffix).unwrap_or(&old.name);
     let suffix = suffix_of(cidr);
-    let longest_base = MAX_NAME.saturating_sub(suffix.len());
+    let longest_base = MAX_OBJECT_NAME.saturating_sub(suffix.len());
     format!("{}{suffix}", base.get(..longest_base).unwrap_or(base))
 }
 
 /// Formats a CIDR as the end of a pool's name, such as `-10-9-0-0-16`.
 fn suffix_of(cidr: IpNet) -> String {
-    format!("-{}", cidr.to_string().replace(['.', ':', '/'], "-"))
+    format!("-{}", resource_name(cidr))
 }
-
-/// Maximum length of an object's name in Kubernetes.
-const MAX_NAME: usize = 253;
 
 /// Refuses a new pool that cannot take the users of the old one: the old pool itself, a pool of the other family, an
 /// unusable pool, a pool that overlaps other pools, nodes or services, or a pool that contains blocks of another size.

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use calipam_model::IpNet;
+use calipam_model::cidr::parse_pool;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::pool::{Pool, Successor};
 use calipam_model::snapshot::Snapshot;
@@ -289,5 +290,5 @@ fn made_from<'s>(snapshot: &'s Snapshot, new: &Pool) -> Option<&'s Pool> {
 }
 
 fn is_named(text: &str, name: &str, cidr: IpNet) -> bool {
-    text == name || text.parse::<IpNet>().is_ok_and(|named| named == cidr)
+    text == name || parse_pool(text) == Some(cidr)
 }

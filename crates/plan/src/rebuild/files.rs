@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use calipam_model::IpNet;
 use calipam_model::block::{BlockContent, BlockOwner};
 use calipam_model::calico2;
+use calipam_model::cidr::resource_name;
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
@@ -86,7 +87,7 @@ pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec
     for cidr in touched {
         files.push(BlockFile {
             cidr,
-            name: format!("{}.json", cidr.to_string().replace(['.', ':', '/'], "-")),
+            name: format!("{}.json", resource_name(cidr)),
             before: present.remove(&cidr),
             after: planned.remove(&cidr),
         });

@@ -156,7 +156,6 @@ fn without_strict_affinity(raw: &[u8]) -> Option<serde_json::Value> {
 /// Serializes bytes as text.
 mod text {
     use bytes::Bytes;
-    use calipam_model::snapshot::DatastoreKind;
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(text: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {

@@ -11,6 +11,7 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Source;
+use calipam_model::time::CLOCK_SKEW;
 use jiff::Timestamp;
 
 use super::{UndoObject, UndoStep};
@@ -87,9 +88,6 @@ fn stranded(step: &UndoStep, pools: &[IpNet], existing: &[(Key, IpNet)]) -> Opti
     None
 }
 
-/// The largest difference between the clocks of machines, in seconds.
-const CLOCKS: i64 = 60;
-
 /// Refuses to create a block or affinity again in a pool that is newer than the run and has blocks of another size.
 /// Otherwise, nodes would have overlapping blocks of both sizes.
 fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
@@ -122,7 +120,8 @@ pub(super) async fn refusals(
     let mut newer_pools = Vec::new();
     for pool in &existing.pools {
         if let (Some(created), Some(began)) = (pool.created, began)
-            && created.as_second() + CLOCKS >= began.as_second()
+            // A creation time has whole seconds.
+            && began.as_second() - created.as_second() <= CLOCK_SKEW.as_secs()
         {
             newer_pools.push(pool);
         }

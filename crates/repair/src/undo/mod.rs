@@ -133,14 +133,7 @@ fn addresses_of_handle(id: &str, value: Option<&Bytes>) -> i64 {
     let Some(Ok(handle)) = value.map(|raw| Handle::parse(id, raw)) else {
         return 0;
     };
-    if handle.is_deleted() {
-        return 0;
-    }
-    let mut addresses: i64 = 0;
-    for (_, count) in handle.blocks() {
-        addresses = addresses.saturating_add(count);
-    }
-    addresses
+    if handle.is_deleted() { 0 } else { handle.total() }
 }
 
 /// Objects that are not undone.

@@ -188,7 +188,7 @@ impl UndoPlan {
     /// Reads the objects as they are now. Skips steps whose objects have changed since the run, or would conflict with
     /// other objects. Leaves out steps that find everything as it was before the run.
     pub async fn read(mut self, datastore: &Datastore) -> Result<Self> {
-        let information = datastore.stored(&[lock::key()]).await?.pop().flatten();
+        let information = datastore.stored_object(lock::key()).await?;
         check_guid(information.as_ref(), "journal", &self.cluster)?;
         let keys: Vec<Key> = self
             .steps

@@ -280,8 +280,7 @@ async fn survey(access: Access<'_>, request: &MigrateRequest) -> Result<(CheckRe
 
 /// Reads a pool of the snapshot as it is stored.
 async fn stored_pool(access: Access<'_>, snapshot: &Snapshot, name: &str) -> Result<Document> {
-    let key = Key::Pool(name.to_owned());
-    let stored = access.datastore.stored(&[key]).await?.pop().flatten();
+    let stored = access.datastore.stored_object(Key::Pool(name.to_owned())).await?;
     match stored.and_then(|stored| stored.object) {
         Some(Object::Pool(pool)) => Ok(pool),
         // The pool was deleted after it was listed.

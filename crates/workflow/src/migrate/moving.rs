@@ -1,10 +1,9 @@
 //! The pods of the old pool by controller, and the annotations that pin them to it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
 
 use calipam_datastore::workloads::{AddressRequest, Budget, RequestingNamespace, WorkloadPod, Workloads};
-use calipam_model::IpNet;
+use calipam_model::cidr::{parse_go_address, parse_pool};
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::migrate::{Survey, UserKind};
@@ -207,13 +206,17 @@ fn asks_for(request: &AddressRequest, old: &Pool) -> bool {
     let Ok(texts) = serde_json::from_str::<Vec<String>>(&request.value) else {
         return false;
     };
-    texts.iter().any(|text| {
-        let cidr = text.parse::<IpNet>();
-        let is_network = cidr.is_ok_and(|cidr| cidr.trunc() == old.cidr);
-        let address = text.parse::<IpAddr>();
-        let is_address = address.is_ok_and(|address| old.cidr.contains(&address));
-        *text == old.name || is_network || is_address
-    })
+    for text in texts {
+        if text == old.name || parse_pool(&text) == Some(old.cidr) {
+            return true;
+        }
+        if let Some(address) = parse_go_address(&text)
+            && old.cidr.contains(&address)
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// Annotations that pin pods to the old pool. Such pods would get addresses from this pool again, or would not start
@@ -281,15 +284,19 @@ mod tests {
             Pins::of(&old, &namespaces).hold(&pod)
         };
         assert!(!pinned(&[], &[]));
-        for value in [r#"["p"]"#, r#"["other","10.7.0.0/16"]"#] {
+        for value in [
+            r#"["p"]"#,
+            r#"["other","10.7.0.0/16"]"#,
+            r#"["10.7.9.9/16"]"#,
+            r#"["::ffff:10.7.0.0/112"]"#,
+        ] {
             let pool = [request(pools, value)];
             assert!(pinned(&pool, &[]) && pinned(&[], &pool), "{value}");
         }
         for addresses in [addresses, "cni.projectcalico.org/ipAddrsNoIpam"] {
-            assert!(
-                pinned(&[request(addresses, r#"["10.7.0.9"]"#)], &[]),
-                "{addresses}"
-            );
+            for value in [r#"["10.7.0.9"]"#, r#"["::ffff:10.7.0.9"]"#] {
+                assert!(pinned(&[request(addresses, value)], &[]), "{addresses} {value}");
+            }
         }
         let others = [
             request(pools, r#"["other"]"#),

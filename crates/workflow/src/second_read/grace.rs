@@ -56,7 +56,7 @@ pub(crate) async fn plan_after_grace(
     let Some(writing) = run.writing() else {
         run.access.operator.warn(format!(
             "{} found unused once; the plan assumes that a second check, {after:#} later, finds the same",
-            count(addresses, "address or handle was", "addresses or handles were")
+            addresses_were(addresses)
         ));
         return Ok(Planned {
             seen,
@@ -99,6 +99,11 @@ pub(crate) async fn plan_after_grace(
 pub(crate) fn seen_once(plan: &Plan) -> usize {
     let is_seen_once = |skipped: &&Skipped| skipped.reason == SkipReason::SeenOnce;
     plan.skipped.iter().filter(is_seen_once).count()
+}
+
+/// The subject of a sentence about addresses that were found unused once: `1 address or handle was`.
+pub(super) fn addresses_were(number: usize) -> String {
+    count(number, "address or handle was", "addresses or handles were")
 }
 
 /// The longest time that a CNI plugin's operation takes, from its first write to its last.

@@ -1,12 +1,11 @@
 //! Writing in two parts: what is certain at once, and the rest after a second read.
 
 use calipam_model::hint::{Call, Hint};
-use calipam_model::words::count;
 use calipam_plan::release::Observations;
 use calipam_plan::{Basis, Plan};
 use calipam_repair::{Interrupt, RepairError};
 
-use super::grace::{Planned, plan_after_grace, seen_once};
+use super::grace::{Planned, addresses_were, plan_after_grace, seen_once};
 use crate::check::{CheckResult, Criteria, read_and_check};
 use crate::failure::{Failure, Result};
 use crate::operator::Event;
@@ -74,7 +73,7 @@ async fn plan_first(
     let after = calipam_check::grace(&seen.snapshot, &criteria.options);
     run.access.operator.info(format!(
         "{} found unused once and will be checked again in {after:#}: the other changes are written first",
-        count(waiting, "address or handle was", "addresses or handles were")
+        addresses_were(waiting)
     ));
     Ok(Some((first_plan, waiting)))
 }
@@ -132,7 +131,7 @@ async fn finish(
     let operator = run.access.operator;
     operator.warn(format!(
         "interrupted before the second check: {} found unused once and stay as they are",
-        count(waiting, "address or handle was", "addresses or handles were")
+        addresses_were(waiting)
     ));
     operator.tell(Event::Hint(Hint::new("{} goes on with them", [Call::again()])));
     Ok(first)

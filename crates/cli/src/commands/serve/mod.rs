@@ -30,7 +30,7 @@ use crate::args::{Global, ServeArgs};
 use crate::connect;
 use crate::console::Console;
 use crate::exit::{self, Failure, Kind, Outcome, Result};
-use crate::render::text::count;
+use crate::render::text::{count, utc};
 
 /// The age up to which a report counts as current, in intervals.
 const INTERVALS_OF_A_CURRENT_REPORT: u32 = 3;
@@ -153,7 +153,7 @@ impl Results {
     fn publish(&mut self, success: Success) {
         let findings = count(success.report.findings.len(), "finding", "findings");
         if self.last_printed != findings {
-            let time = success.at.strftime("%Y-%m-%d %H:%M:%S UTC");
+            let time = utc(success.at);
             let seconds = success.took.as_secs_f64();
             self.console
                 .info(&format!("{time}: {findings}, in {seconds:.1} s"));

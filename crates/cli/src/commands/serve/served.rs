@@ -16,6 +16,7 @@ use crate::exit::{self, Failure, Outcome};
 use crate::format::Format;
 use crate::render::page::Page;
 use crate::render::report::{Checked, RunMetrics, write_live_page, write_report_metrics};
+use crate::render::text::utc;
 use crate::render::{document, html};
 
 /// The results of the last check and of the last successful one.
@@ -205,8 +206,8 @@ impl Served {
                 else {
                     return Ok(document.cloned());
                 };
-                let ended = ended.strftime("%Y-%m-%d %H:%M:%S UTC");
-                let reported = success.at.strftime("%Y-%m-%d %H:%M:%S UTC");
+                let ended = utc(*ended);
+                let reported = utc(success.at);
                 let notice = format!(
                     "The last check, which ended at {ended}, failed: {message}. This is the report of {reported}."
                 );

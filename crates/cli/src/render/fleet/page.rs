@@ -16,7 +16,7 @@ use crate::render::report::page::causes::causes;
 use crate::render::report::page::findings::{controls, filtered, kinds, list, meanings};
 use crate::render::report::page::{sentence, tiles};
 use crate::render::sources::unread;
-use crate::render::text::{count, escape, thousands};
+use crate::render::text::{count, escape, thousands, utc};
 
 /// Writes the page of the fleet.
 pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
@@ -40,7 +40,7 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
     let body = html! {
         header {
             h1 { "IPAM check: " (sentence(&title, &counts, is_whole)) }
-            p.dim { (header(report)) br; "At " (report.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) }
+            p.dim { (header(report)) br; "At " (utc(report.taken_at)) }
             (tiles(&counts, pools.into_iter()))
             nav {
                 a href="#kinds" { "What to do" }

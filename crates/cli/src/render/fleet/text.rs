@@ -14,7 +14,7 @@ use crate::render::column::{left, right};
 use crate::render::output::Text;
 use crate::render::show::percent;
 use crate::render::table::Grid;
-use crate::render::text::{count, dash, thousands};
+use crate::render::text::{count, dash, thousands, utc};
 
 /// Writes the report of a fleet: its clusters, causes and findings, and the changes since an earlier report.
 pub(super) fn write(report: &FleetReport, text: &mut Text) {
@@ -147,7 +147,7 @@ fn changes(report: &FleetReport) -> Option<String> {
     let changes = report.changes()?;
     let mut line = format!(
         "Since {}: {} new, {} more severe, {} gone, {} unchanged",
-        changes.since.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        utc(changes.since),
         thousands(changes.new),
         thousands(changes.worse),
         thousands(changes.gone.len()),

@@ -42,7 +42,7 @@ pub(crate) fn write(view: &CalicoctlView, snapshot: &Snapshot, out: &mut dyn Wri
     let report = Report {
         version: &cluster.calico_version,
         cluster_guid: &cluster.guid,
-        datastore_locked: cluster.datastore_ready == Some(false),
+        datastore_locked: cluster.is_locked(),
         cluster_information_revision: revision,
         cluster_type: &cluster.cluster_type,
         allocations,

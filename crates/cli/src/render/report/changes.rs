@@ -6,7 +6,7 @@ use calipam_check::{Change, EarlierFinding, Report};
 use calipam_model::snapshot::Source;
 
 use crate::render::sources::words;
-use crate::render::text::{escape, join, thousands};
+use crate::render::text::{escape, join, thousands, utc};
 
 /// Returns the lines below a report: the numbers of new, worse, gone and unchanged findings, and the findings that
 /// could not be compared.
@@ -15,7 +15,7 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
         return Vec::new();
     };
     let counts = changes.counts(&report.findings);
-    let since = changes.since.strftime("%Y-%m-%d %H:%M:%S UTC");
+    let since = utc(changes.since);
     let mut parts = vec![format!("{} new", thousands(counts[&Change::New]))];
     if counts[&Change::Worse] > 0 {
         parts.push(format!("{} more severe", thousands(counts[&Change::Worse])));

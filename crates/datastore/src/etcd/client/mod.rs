@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use calipam_files::raw::RawEntry;
 use calipam_model::config::ClusterInformation;
-use calipam_model::key::{DEFAULT, Key};
+use calipam_model::key::Key;
 use calipam_model::parallel::lock;
 use etcd_client::{GetResponse, KvClient, Txn, TxnOpResponse, TxnResponse};
 use tokio::sync::OnceCell;
@@ -120,7 +120,7 @@ impl Answers {
 }
 
 fn information_key() -> String {
-    Key::ClusterInformation(DEFAULT.to_owned()).to_string()
+    Key::cluster_information().to_string()
 }
 
 /// The entries of one answer, in the order of their keys.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calipam_files::objects::{CNI_IP, CNI_IPS, FIXED, NO_IPAM, V4_POOLS, V6_POOLS};
+use calipam_model::cidr::parse_go_address;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
@@ -101,7 +102,7 @@ fn addresses(metadata: &Metadata, in_status: &[Address]) -> Vec<IpAddr> {
     for text in texts {
         // An annotation has each address with a prefix length.
         let address = text.trim().split('/').next().unwrap_or_default();
-        addresses.extend(address.parse::<IpAddr>().ok());
+        addresses.extend(parse_go_address(address));
     }
     addresses
 }

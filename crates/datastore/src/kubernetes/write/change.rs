@@ -10,7 +10,7 @@ use calipam_files::objects::names::object_name;
 use calipam_model::block::BlockContent;
 use calipam_model::config::ClusterInformation;
 use calipam_model::edit::User;
-use calipam_model::key::{DEFAULT, Key};
+use calipam_model::key::Key;
 use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source};
 use calipam_model::writable::Object;
 use http::Method;
@@ -415,7 +415,7 @@ fn free_addresses(block: &mut Value) {
 /// True if affinities need labels: Calico 3.31 and later finds them by labels, and once one affinity has labels, all
 /// others need them.
 pub(crate) async fn labels_affinities(client: &Arc<KubeClient>) -> Result<bool> {
-    if let Some(information) = stored(client, &Key::ClusterInformation(DEFAULT.to_owned())).await?
+    if let Some(information) = stored(client, &Key::cluster_information()).await?
         && let Ok(information) = ClusterInformation::parse(&information.raw)
         && information.finds_affinities_by_labels()
     {

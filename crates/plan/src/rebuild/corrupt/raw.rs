@@ -3,7 +3,7 @@
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::cidr::size;
-use calipam_model::time::{CLOCK_SKEW, parse_time};
+use calipam_model::time::{CLOCK_SKEW, format_seconds, parse_time};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -178,7 +178,7 @@ fn not_in_future(mut record: Value, now: Timestamp) -> Value {
         if let Some(time) = value.as_str().and_then(parse_time)
             && time > limit
         {
-            *value = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+            *value = json!(format_seconds(now));
         }
     }
     record

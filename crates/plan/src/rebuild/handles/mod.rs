@@ -7,7 +7,7 @@ mod handle_plan;
 use std::collections::HashSet;
 
 use calipam_check::Code;
-use calipam_model::handle::is_storable_id;
+use calipam_model::handle::{is_storable_id, resource_name};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, DefectKind};
 
@@ -60,7 +60,7 @@ impl UncountableHandles {
             return Some(Refusal::new(SkipReason::HandleNotStorable, detail));
         }
 
-        if !self.colliding.is_empty() && self.colliding.contains(&id.to_lowercase()) {
+        if !self.colliding.is_empty() && self.colliding.contains(&resource_name(id)) {
             let detail = format!("its handle {id} shares one object with a handle that differs only in case");
             return Some(Refusal::new(SkipReason::NeedsDecision, detail));
         }

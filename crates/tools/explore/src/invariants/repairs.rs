@@ -305,8 +305,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
 }
 
 fn is_locked(world: &World) -> bool {
-    let cluster = snapshot(&world.values()).cluster;
-    cluster.is_some_and(|information| information.datastore_ready == Some(false))
+    snapshot(&world.values()).is_locked()
 }
 
 /// Findings about damage that exists at the start of a scenario or that others cause. The damage stays if the commands

@@ -21,7 +21,7 @@ use crate::render::findings::Found;
 use crate::render::header;
 use crate::render::html::{Frame, NO_SERVER, alert, ask, notice};
 use crate::render::sources::unread;
-use crate::render::text::{escape, thousands};
+use crate::render::text::{escape, thousands, utc};
 
 const SCRIPT: &str = concat!(include_str!("../../html/common.js"), include_str!("page.js"));
 /// The additional script of a `serve` page.
@@ -68,7 +68,7 @@ fn page(checked: &Checked<'_>, live_version: Option<&str>, out: &mut dyn Write) 
         header {
             h1 { "IPAM check: " (sentence(&title, counts, unread.is_none())) }
             p.dim { (header::cluster(&report.cluster)) br;
-                "Read at " (report.cluster.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) ": " (header::counts(report)) }
+                "Read at " (utc(report.cluster.taken_at)) ": " (header::counts(report)) }
             (tiles(counts, pools.pools.iter().map(|pool| ("", pool))))
             nav { @if !advice.causes.is_empty() { a href="#causes" { "Causes" } } a href="#kinds" { "What to do" } a href="#findings" { "Findings" } a href="#pools" { "Pools" } a href="#maps" { "Maps" } @if !found.is_empty() { a href="#codes" { "Codes" } } }
         }
