@@ -45,6 +45,18 @@ fn an_acceptance_can_end() {
     run.failed(2, &format!("{path}:1: until \"tomorrow\": expected a date"));
 }
 
+#[test]
+fn an_expired_line_does_not_end_what_another_line_accepts() {
+    const FOREVER: &str = "pool-nearly-full 172.16.5.0/28\n";
+    const EXPIRED: &str = "pool-nearly-full 172.16.5.0/28 until 2026-05-31\n";
+    for (line, text) in [(2, [FOREVER, EXPIRED].concat()), (1, [EXPIRED, FOREVER].concat())] {
+        let (run, path) = check(&text, FULL);
+        let told =
+            format!("note: {path}:{line}: pool-nearly-full 172.16.5.0/28 was accepted until 2026-05-31\n");
+        assert_eq!((run.code, &run.stderr), (0, &told), "{run:?}");
+    }
+}
+
 /// The lines that `-o ignore` prints accept every finding, whatever its subject is.
 #[test]
 fn ignore_lines_accept_every_finding() {

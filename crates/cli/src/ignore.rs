@@ -34,6 +34,9 @@ pub(crate) struct Ignored {
     entries: Vec<Entry>,
 }
 
+/// The positions of entries, by the rule and the subject that they accept.
+type EntriesBySubject<'a> = HashMap<(Code, &'a str), Vec<usize>>;
+
 impl Ignored {
     /// Reads a file.
     ///
@@ -84,26 +87,26 @@ impl Ignored {
         }
         let today = day(report.cluster.taken_at);
         report.retain(|finding| {
-            let Some(position) = accepting_entry(&entries, finding) else {
-                return true;
-            };
-            matching.insert(position);
-            let is_accepted = !self.entries[position].has_ended(today);
-            !is_accepted
+            let accepting = accepting_entries(&entries, finding);
+            matching.extend(&accepting);
+            accepting
+                .iter()
+                .all(|position| self.entries[*position].has_ended(today))
         });
         matching
     }
 
     /// Returns the positions of a cluster's entries, by the rule and the subject that they accept.
-    fn entries_for(&self, cluster: &str) -> HashMap<(Code, &str), usize> {
-        let mut entries = HashMap::new();
+    fn entries_for(&self, cluster: &str) -> EntriesBySubject<'_> {
+        let mut entries = EntriesBySubject::new();
         for (index, entry) in self.entries.iter().enumerate() {
             let is_for_cluster = match &entry.cluster {
                 Some(name) => name == cluster,
                 None => true,
             };
             if is_for_cluster {
-                entries.insert((entry.code, entry.subject.as_str()), index);
+                let subject = (entry.code, entry.subject.as_str());
+                entries.entry(subject).or_default().push(index);
             }
         }
         entries
@@ -124,14 +127,17 @@ impl Ignored {
     }
 }
 
-/// Returns the position of the entry that accepts a finding, by its subject unchanged or as tables show it.
-fn accepting_entry(entries: &HashMap<(Code, &str), usize>, finding: &Finding) -> Option<usize> {
+/// Returns the positions of the entries that accept a finding, by its subject unchanged or as tables show it.
+fn accepting_entries(entries: &EntriesBySubject<'_>, finding: &Finding) -> Vec<usize> {
     let subject = finding.subject.to_string();
-    if let Some(index) = entries.get(&(finding.code, &*subject)) {
-        return Some(*index);
+    if let Some(positions) = entries.get(&(finding.code, &*subject)) {
+        return positions.clone();
     }
     let shown = escape(&subject);
-    entries.get(&(finding.code, &*shown)).copied()
+    match entries.get(&(finding.code, &*shown)) {
+        Some(positions) => positions.clone(),
+        None => Vec::new(),
+    }
 }
 
 impl Entry {
