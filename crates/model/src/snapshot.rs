@@ -23,6 +23,8 @@ use crate::service::{Machine, Service};
 
 /// The first Calico version that limits a node's blocks by default.
 const LIMITED_SINCE: (u32, u32) = (3, 19);
+/// The first Calico version that gives virtual machines addresses of their own.
+const MACHINES_SINCE: (u32, u32) = (3, 32);
 
 pub use self::source::{ALLOCATION_SOURCES, Coverage, ETCD_SOURCES, Source, WhySkipped};
 pub use crate::stored::{DatastoreKind, FieldDefect, ObjectVersion, Revision, Versioned};
@@ -261,6 +263,11 @@ impl Snapshot {
             return Some(version.0 < 3);
         }
         self.cluster.as_ref()?.is_since(version)
+    }
+
+    /// True if Calico keeps the addresses of virtual machines when their pods change; `None` if its version is unknown.
+    pub fn knows_machines(&self) -> Option<bool> {
+        self.is_calico_since(MACHINES_SINCE)
     }
 
     /// True if affinities need labels: either this Calico looks them up by label, or an affinity already has labels

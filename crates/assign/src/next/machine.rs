@@ -19,8 +19,6 @@ use crate::owners::{NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates};
 const NETWORK: &str = "k8s-pod-network";
 /// The length of the hash with which Calico's plugin replaces longer names.
 const HASH: usize = 43;
-/// The first Calico version whose plugin knows virtual machines.
-const KNOWS_MACHINES_SINCE: (u32, u32) = (3, 32);
 
 /// The handle of a pod's virtual machine, and the addresses that it has already.
 pub(super) struct MachineAddresses {
@@ -38,9 +36,7 @@ impl Outlook<'_> {
         let Some(reference) = pod.request.and_then(|request| request.machine.as_ref()) else {
             return Ok(None);
         };
-        if snapshot.is_calico_since(KNOWS_MACHINES_SINCE) == Some(false)
-            || !snapshot.has_read(Source::Machines)
-        {
+        if snapshot.knows_machines() == Some(false) || !snapshot.has_read(Source::Machines) {
             return Ok(None);
         }
         let namespace = pod.namespace;

@@ -296,11 +296,7 @@ async fn survey_all(
     let (seen, survey, stored) = survey(access, request).await?;
     let moving = match access.datastore.workloads() {
         Some(workloads) => {
-            // Since Calico 3.32, virtual machines keep their addresses.
-            let live_migration_moves = match &seen.snapshot.cluster {
-                Some(cluster) => cluster.is_since((3, 32)) == Some(false),
-                None => false,
-            };
+            let live_migration_moves = seen.snapshot.knows_machines() == Some(false);
             let eviction = request.eviction.as_ref();
             Some(
                 Moving::read(
