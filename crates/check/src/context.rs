@@ -65,10 +65,7 @@ impl<'s> Context<'s> {
 
     /// Makes the context for a cluster whose nodes use Calico IPAM, even if the snapshot does not show it.
     pub(crate) fn of_nodes(snapshot: &'s Snapshot, options: &Options) -> Self {
-        Self::with(
-            Index::with_services_only(snapshot, snapshot.taken_at, false),
-            options,
-        )
+        Self::with(Index::of_nodes(snapshot, snapshot.taken_at), options)
     }
 
     /// Combines an indexed snapshot with the options of a check. The time of the context is the snapshot's.

@@ -144,11 +144,17 @@ impl<'s> Index<'s> {
     /// Builds the lookups. A block is corrupt if it contains a release time that is later than `now` by more than the
     /// permitted clock skew.
     pub fn new(snapshot: &'s Snapshot, now: Timestamp) -> Self {
-        Self::with_services_only(snapshot, now, usage::is_for_services_only(snapshot))
+        Self::build(snapshot, now, usage::is_for_services_only(snapshot))
+    }
+
+    /// Builds the lookups for a cluster whose nodes use Calico IPAM, even if the snapshot does not show it.
+    pub(crate) fn of_nodes(snapshot: &'s Snapshot, now: Timestamp) -> Self {
+        let services_only = false;
+        Self::build(snapshot, now, services_only)
     }
 
     /// Builds the lookups. If `services_only` is true, pods and tunnels get their addresses from another IPAM.
-    pub(crate) fn with_services_only(snapshot: &'s Snapshot, now: Timestamp, services_only: bool) -> Self {
+    fn build(snapshot: &'s Snapshot, now: Timestamp, services_only: bool) -> Self {
         let blocks = index_blocks(snapshot, now);
         let mut unchecked: HashSet<IpNet> = HashSet::new();
         let mut unknown: Vec<IpNet> = Vec::new();

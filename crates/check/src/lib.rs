@@ -62,7 +62,7 @@ impl Context<'_> {
     /// the rules that make sense before the first block exists.
     pub fn check(&self) -> Report {
         if uses_ipam(self.snapshot) {
-            return report_of_use(self.snapshot, self.index.services_only, rules::run(self));
+            return report_of_use(self, rules::run(self));
         }
         let is_decoded = self.snapshot.defects.is_empty();
         let findings = if is_decoded {
@@ -121,13 +121,15 @@ pub fn awaits_first_block(snapshot: &Snapshot) -> bool {
 
 /// Checks a snapshot as if a node already had its first block.
 pub fn check_by_all_rules(snapshot: &Snapshot, options: &Options) -> Report {
-    report_of_use(snapshot, false, rules::run(&Context::of_nodes(snapshot, options)))
+    let context = Context::of_nodes(snapshot, options);
+    report_of_use(&context, rules::run(&context))
 }
 
 /// Makes the report about addresses and their users, with notes on what its findings depend on.
-fn report_of_use(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding>) -> Report {
+fn report_of_use(context: &Context<'_>, findings: Vec<Finding>) -> Report {
+    let snapshot = context.snapshot;
     let mut notes = Vec::new();
-    if services_only {
+    if context.index.services_only {
         notes.push(SERVES_SERVICES.to_owned());
     }
     if depends_on_list_order(snapshot, &findings) {

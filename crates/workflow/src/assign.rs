@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use calipam_datastore::write::Consent;
 use calipam_model::node::Node;
 use calipam_model::snapshot::{Snapshot, Versioned};
 use calipam_plan::Plan;
@@ -36,8 +37,8 @@ pub async fn assign(access: Access<'_>, request: &AssignRequest) -> Result<Repai
     let tried_plan = seen.try_plan(first_plan, &request.criteria)?;
     let shown_plan = tried_plan.clone();
     // An address may have been taken while the operator was thinking.
-    let check_again = async |was_asked: bool| {
-        if !was_asked {
+    let check_again = async |consent: &Consent| {
+        if !consent.was_typed() {
             return Ok(Vec::new());
         }
         let seen_later = read_and_check(access, &request.criteria).await?;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use calipam_datastore::RECORDS;
 use calipam_datastore::budget::Phase;
-use calipam_datastore::write::{ObjectCounts, ProposedChange};
+use calipam_datastore::write::{Consent, ObjectCounts, ProposedChange};
 use calipam_model::edit::Precondition;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
@@ -79,7 +79,7 @@ impl Run<'_> {
     /// Shows a plan, asks the operator, and executes the plan. If the plan is empty or the run does not write, only
     /// returns the plan.
     pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired> {
-        let check_nothing = async |_: bool| Ok(Vec::new());
+        let check_nothing = async |_: &Consent| Ok(Vec::new());
         self.write_if(plan, passed, check_nothing).await
     }
 
@@ -106,13 +106,12 @@ impl Run<'_> {
         Ok((repaired, Some(rest)))
     }
 
-    /// Writes a plan if `check_again` succeeds just before the write, and the preconditions that it returns are met. The
-    /// argument of `check_again` is true if the operator had to answer first.
+    /// Writes a plan if `check_again` succeeds just before the write, and the preconditions that it returns are met.
     pub(crate) async fn write_if(
         &self,
         plan: Plan,
         passed: Option<Passed>,
-        check_again: impl AsyncFnOnce(bool) -> Result<Vec<(Key, Precondition)>>,
+        check_again: impl AsyncFnOnce(&Consent) -> Result<Vec<(Key, Precondition)>>,
     ) -> Result<Repaired> {
         let (summary, mut steps) = plan.divide();
         let changes = summary.changes.len();
@@ -154,7 +153,7 @@ impl Run<'_> {
             others: summary.totals.others(),
         };
         let consent = self.ask(&cluster, ProposedChange::Objects(counts)).await?;
-        let preconditions = check_again(consent.was_typed()).await?;
+        let preconditions = check_again(&consent).await?;
         if !preconditions.is_empty() {
             for step in steps.iter_mut() {
                 step.whole().evidence.extend(preconditions.iter().cloned());

@@ -40,6 +40,17 @@ pub(crate) struct ConfigSetting {
     pub is_default: bool,
 }
 
+impl ConfigSetting {
+    /// Creates a setting whose field is always present.
+    fn stored(name: &'static str, value: impl ToString) -> Self {
+        Self {
+            name,
+            value: value.to_string(),
+            is_default: false,
+        }
+    }
+}
+
 /// Returns the settings of an [`IpamConfig`]. `is_limited` is true if Calico has a built-in block limit.
 pub(crate) fn settings_of(config: &IpamConfig, is_limited: bool) -> [ConfigSetting; 5] {
     let has_blocks = config.max_blocks_per_host > 0;
@@ -53,29 +64,19 @@ pub(crate) fn settings_of(config: &IpamConfig, is_limited: bool) -> [ConfigSetti
     } else {
         "Disabled"
     };
-    let setting = |name, value: String, is_default| ConfigSetting {
-        name,
-        value,
-        is_default,
-    };
+    let cooldown = config.cooldown_seconds.max(0);
     [
-        setting("strictAffinity", config.strict_affinity.to_string(), false),
-        setting(
-            "autoAllocateBlocks",
-            config.auto_allocate_blocks.to_string(),
-            false,
-        ),
-        setting("maxBlocksPerHost", blocks, !has_blocks),
-        setting(
-            "kubeVirtVMAddressPersistence",
-            persistence.to_owned(),
-            config.kubevirt_persistence.is_none(),
-        ),
-        setting(
-            "ipCooldownSeconds",
-            config.cooldown_seconds.max(0).to_string(),
-            false,
-        ),
+        ConfigSetting::stored("strictAffinity", config.strict_affinity),
+        ConfigSetting::stored("autoAllocateBlocks", config.auto_allocate_blocks),
+        ConfigSetting {
+            is_default: !has_blocks,
+            ..ConfigSetting::stored("maxBlocksPerHost", blocks)
+        },
+        ConfigSetting {
+            is_default: config.kubevirt_persistence.is_none(),
+            ..ConfigSetting::stored("kubeVirtVMAddressPersistence", persistence)
+        },
+        ConfigSetting::stored("ipCooldownSeconds", cooldown),
     ]
 }
 

@@ -112,6 +112,6 @@ impl Backend for Arc<KubeClient> {
     }
 
     fn records(&self) -> Result<Box<dyn Records>> {
-        Ok(Box::new(KubeStore::new(Arc::clone(self), false, Selecting::All)))
+        Ok(Box::new(KubeStore::new(Arc::clone(self), Selecting::All)))
     }
 }

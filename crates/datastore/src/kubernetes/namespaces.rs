@@ -10,28 +10,34 @@ use super::whole::list::{self, Listed, Take};
 use crate::error::Result;
 use crate::kubernetes::client::{KubeClient, kinds};
 
-/// Adds the namespaces if they are needed and the user may list them. They are needed if a pool selects namespaces, a
-/// pod waits for an address, or changes are followed, since a pod may wait later.
-pub(crate) async fn add(client: &Arc<KubeClient>, snapshot: &mut Snapshot, is_followed: bool) {
-    let pool_selects_namespaces = snapshot
-        .pools
-        .iter()
-        .any(|pool| !pool.value.namespace_selector.is_empty());
+/// Adds the namespaces if a pool selects namespaces or a pod waits for an address, and the user may list them.
+pub(crate) async fn add_if_needed(client: &Arc<KubeClient>, snapshot: &mut Snapshot) {
     let pod_waits = snapshot.pods.iter().any(|pod| pod.value.waits());
-    if !pool_selects_namespaces && !pod_waits && !is_followed {
-        return;
+    if pod_waits || pool_selects_namespaces(snapshot) {
+        add(client, snapshot).await;
     }
+}
+
+/// Adds the namespaces if the user may list them.
+pub(crate) async fn add(client: &Arc<KubeClient>, snapshot: &mut Snapshot) {
     match list::<Snapshot>(client).await {
         Ok(listed) => {
             snapshot.absorb(listed.taken);
             snapshot.mark_read([Source::Namespaces]);
         }
         // Namespaces help to explain a waiting pod; missing ones are a gap only if a pool selects namespaces.
-        Err(error) if pool_selects_namespaces => {
+        Err(error) if pool_selects_namespaces(snapshot) => {
             skip(snapshot, Source::Namespaces, WhySkipped::Other(error.to_string()));
         }
         Err(_) => {}
     }
+}
+
+fn pool_selects_namespaces(snapshot: &Snapshot) -> bool {
+    snapshot
+        .pools
+        .iter()
+        .any(|pool| !pool.value.namespace_selector.is_empty())
 }
 
 pub(crate) async fn list<T: Take>(client: &Arc<KubeClient>) -> Result<Listed<T>> {

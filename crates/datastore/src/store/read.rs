@@ -33,18 +33,12 @@ impl Datastore {
         {
             both::add(kubernetes, &mut snapshot, progress).await?;
         }
-        if *extent == Extent::Whole {
-            self.add_namespaces(&mut snapshot, false).await;
+        if *extent == Extent::Whole
+            && let Some(client) = self.kubernetes()
+        {
+            kubernetes::namespaces::add_if_needed(client, &mut snapshot).await;
         }
         Ok(snapshot)
-    }
-
-    /// Adds the namespaces if they are needed and the user may list them. `is_followed` is true if pods that are
-    /// created later may need the namespaces.
-    async fn add_namespaces(&self, snapshot: &mut Snapshot, is_followed: bool) {
-        if let Some(client) = self.kubernetes() {
-            kubernetes::namespaces::add(client, snapshot, is_followed).await;
-        }
     }
 
     /// Reads everything at a past revision of etcd. The snapshot has the newest time in its data, like one from a file
@@ -159,8 +153,10 @@ impl Datastore {
                 (snapshot, Followed::new(vec![feed]))
             }
         };
-        let is_followed = true;
-        self.add_namespaces(&mut snapshot, is_followed).await;
+        // Pods that are created later may need the namespaces.
+        if let Some(client) = self.kubernetes() {
+            kubernetes::namespaces::add(client, &mut snapshot).await;
+        }
         Ok((snapshot, followed))
     }
 

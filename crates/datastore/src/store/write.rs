@@ -10,7 +10,7 @@ use crate::allocation::{AllocatorStore, Records, Selecting};
 use crate::both::Both;
 use crate::error::Result;
 use crate::etcd::EtcdStore;
-use crate::etcd::client::EtcdClient;
+use crate::etcd::client::{EtcdClient, Proof};
 use crate::kubernetes::KubeStore;
 use crate::kubernetes::client::KubeClient;
 use crate::secret::redact_url;
@@ -68,9 +68,13 @@ impl AllocatorStore {
     pub async fn connect(settings: &Settings, selecting: Selecting, consent: Consent) -> Result<Self> {
         let records: Box<dyn Records> = match &settings.target {
             Target::Etcd(etcd) => {
-                // The first request shows if a single endpoint answers.
-                let probe = etcd.endpoints.len() > 1;
-                let client = EtcdClient::connect_first(etcd, probe).await?;
+                // Only of several endpoints must one be chosen before the first request.
+                let proof = if etcd.endpoints.len() > 1 {
+                    Proof::Probe
+                } else {
+                    Proof::FirstRequest
+                };
+                let client = EtcdClient::connect_first(etcd, proof).await?;
                 Box::new(EtcdStore::new(client.into()))
             }
             Target::EtcdV2(etcd) => {
@@ -83,8 +87,12 @@ impl AllocatorStore {
             Target::Kubernetes => {
                 let kubernetes = settings.kubernetes.require_calico_ipam()?;
                 let client = KubeClient::connect_without_discovery(kubernetes).await?;
-                let is_assumed = kubernetes.api_group.is_empty();
-                Box::new(KubeStore::new(client, is_assumed, selecting))
+                let store = KubeStore::new(client, selecting);
+                if kubernetes.api_group.is_empty() {
+                    Box::new(store.with_assumed_group())
+                } else {
+                    Box::new(store)
+                }
             }
             Target::File(path) => {
                 return Err(not_writable(&path.display().to_string()));

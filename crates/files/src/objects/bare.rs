@@ -40,31 +40,34 @@ impl<'a> Bare<'a> {
 }
 
 pub(crate) fn add_virtual_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
-    add_machine(snapshot, object, encoding, false)
+    snapshot.machines.push(read_machine(object, encoding)?);
+    Ok(Vec::new())
 }
 
 pub(crate) fn add_instance(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
-    add_machine(snapshot, object, encoding, true)
+    let mut instance = read_machine(object, encoding)?;
+    instance.value.is_instance = true;
+    snapshot.machines.push(instance);
+    Ok(Vec::new())
 }
 
-/// Adds a virtual machine, or an instance of one.
-fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding, is_instance: bool) -> Added {
+/// Reads a virtual machine. An instance of one has the same fields.
+fn read_machine(object: &[u8], encoding: Encoding) -> Result<Versioned<Machine>> {
     let meta = Bare::read(object, encoding, OF_MACHINE)?.metadata;
     let value = Machine {
         namespace: meta.namespace.to_string(),
         name: meta.name.to_string(),
         uid: meta.uid.to_string(),
-        is_instance,
+        is_instance: false,
         is_owned: meta
             .owner_references
             .iter()
             .any(|owner| *owner.kind == *"VirtualMachine"),
     };
-    snapshot.machines.push(Versioned {
+    Ok(Versioned {
         value,
         revision: meta.revision(),
-    });
-    Ok(Vec::new())
+    })
 }
 
 /// Reduces a machine to the part that an export keeps.

@@ -26,6 +26,13 @@ pub(crate) struct Region<'s> {
     pub new: Vec<Stored<'s>>,
 }
 
+/// The snapshot that a block is from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Side {
+    Old,
+    New,
+}
+
 impl<'s> Region<'s> {
     /// Returns the old and the new state of the region's block, if each snapshot has only this block and it is sound in
     /// both.
@@ -66,15 +73,15 @@ impl<'s> Region<'s> {
 
 /// Groups the blocks of both snapshots into regions, ascending. Blocks marked deleted are left out.
 pub(crate) fn group<'s>(old: &'s Snapshot, new: &'s Snapshot) -> Vec<Region<'s>> {
-    let old_blocks = stored_blocks(old).into_iter().map(|stored| (stored, false));
-    let new_blocks = stored_blocks(new).into_iter().map(|stored| (stored, true));
-    let mut blocks: Vec<(Stored<'s>, bool)> = old_blocks.chain(new_blocks).collect();
+    let old_blocks = stored_blocks(old).into_iter().map(|stored| (stored, Side::Old));
+    let new_blocks = stored_blocks(new).into_iter().map(|stored| (stored, Side::New));
+    let mut blocks: Vec<(Stored<'s>, Side)> = old_blocks.chain(new_blocks).collect();
     // The widest of several overlapping blocks comes first, and contains the others.
-    blocks.sort_by_key(|(stored, is_new)| (stored.cidr, *is_new));
+    blocks.sort_by_key(|(stored, side)| (stored.cidr, *side));
 
     let mut regions: Vec<Region<'s>> = Vec::with_capacity(blocks.len() / 2);
     let mut widest: Option<IpNet> = None;
-    for (stored, is_new) in blocks {
+    for (stored, side) in blocks {
         let is_in_region = match widest {
             Some(widest) => widest.contains(&stored.cidr),
             None => false,
@@ -87,10 +94,9 @@ pub(crate) fn group<'s>(old: &'s Snapshot, new: &'s Snapshot) -> Vec<Region<'s>>
             });
         }
         if let Some(region) = regions.last_mut() {
-            if is_new {
-                region.new.push(stored)
-            } else {
-                region.old.push(stored)
+            match side {
+                Side::Old => region.old.push(stored),
+                Side::New => region.new.push(stored),
             }
         }
     }

@@ -6,7 +6,7 @@ mod eviction;
 mod moving;
 
 use calipam_check::Subject;
-use calipam_datastore::write::ProposedChange;
+use calipam_datastore::write::{Consent, ProposedChange};
 use calipam_model::document::Document;
 use calipam_model::edit::Precondition;
 use calipam_model::hint::{Call, Hint};
@@ -95,7 +95,7 @@ pub async fn migrate(access: Access<'_>, request: &MigrateRequest) -> Result<Mig
             Phase::Delete => wait_for_grace(&run, request, &seen, &plan).await?,
             _ => None,
         };
-        let check_again = async |_: bool| check_phase_again(&run, request, survey).await;
+        let check_again = async |_: &Consent| check_phase_again(&run, request, survey).await;
         run.write_if(plan, passed, check_again).await?
     };
     Ok(Migrated {

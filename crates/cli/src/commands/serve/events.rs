@@ -32,6 +32,14 @@ pub(super) struct FindingEvents {
     sent: BTreeSet<FindingKey>,
 }
 
+/// The events that are sent next.
+#[derive(Default)]
+struct Round {
+    events: Vec<(FindingKey, Event)>,
+    /// True if more events remain.
+    has_more: bool,
+}
+
 impl FindingEvents {
     /// Creates a writer of events with a name that no other process has.
     pub(super) fn new(settings: KubernetesSettings) -> Self {
@@ -89,18 +97,18 @@ impl FindingEvents {
         // A finding that disappears and comes back counts as new.
         self.sent
             .retain(|(code, subject)| current.contains(&(*code, subject)));
-        let (events, has_more) = self.next_events(success);
-        for (key, event) in events {
+        let round = self.next_round(success);
+        for (key, event) in round.events {
             self.events.report(&event).await?;
             self.sent.insert(key);
         }
-        Ok(has_more)
+        Ok(round.has_more)
     }
 
-    /// Returns the events of a round, and true if more events remain.
-    fn next_events(&self, success: &Success) -> (Vec<(FindingKey, Event)>, bool) {
+    /// Returns the events that are sent next.
+    fn next_round(&self, success: &Success) -> Round {
         let snapshot = success.snapshot();
-        let mut events = Vec::new();
+        let mut round = Round::default();
         for finding in success.report.findings.iter().take(MOST) {
             let key = finding.key();
             if self.sent.contains(&key) {
@@ -109,12 +117,13 @@ impl FindingEvents {
             let Some(event) = event(finding, &success.advice, &snapshot) else {
                 continue;
             };
-            if events.len() == TOGETHER {
-                return (events, true);
+            if round.events.len() == TOGETHER {
+                round.has_more = true;
+                return round;
             }
-            events.push((key, event));
+            round.events.push((key, event));
         }
-        (events, false)
+        round
     }
 }
 

@@ -17,18 +17,27 @@ use crate::tasks::Pending;
 /// Time without an answer after which the next endpoint is tried in parallel.
 const STAGGER: Duration = Duration::from_millis(300);
 
+/// The proof that a connection's endpoint answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// By a request of its own.
+    Probe,
+    /// By the first request that the program needs.
+    FirstRequest,
+}
+
 impl EtcdClient {
     /// Connects to the first endpoint that answers. Tries the endpoints in order, each as soon as the one before it has
     /// failed or has not answered for 0.3 s.
     pub fn connect<'a>(settings: &'a EtcdSettings) -> Pending<'a, Result<Self>> {
-        Self::connect_first(settings, true)
+        Self::connect_first(settings, Proof::Probe)
     }
 
-    /// Connects like [`Self::connect`]; without `probe`, only the first request shows if the endpoint answers.
-    pub(crate) fn connect_first<'a>(settings: &'a EtcdSettings, probe: bool) -> Pending<'a, Result<Self>> {
+    /// Connects like [`Self::connect`], with the given proof that the endpoint answers.
+    pub(crate) fn connect_first<'a>(settings: &'a EtcdSettings, proof: Proof) -> Pending<'a, Result<Self>> {
         Box::pin(async move {
             let budget = Budget::connecting(settings.timeouts.request);
-            let client = Self::connect_within(settings, probe, budget).await?;
+            let client = Self::connect_within(settings, proof, budget).await?;
             client.budget.connected();
             Ok(client)
         })
@@ -37,7 +46,7 @@ impl EtcdClient {
     /// Tries the endpoints, each a little later than the one before it, and takes the first one that answers.
     fn connect_within<'a>(
         settings: &'a EtcdSettings,
-        probe: bool,
+        proof: Proof,
         budget: Budget,
     ) -> Pending<'a, Result<Self>> {
         Box::pin(async move {
@@ -51,7 +60,7 @@ impl EtcdClient {
                     let budget = budget.clone();
                     // Boxed, since a task's future is moved several times.
                     running.spawn(Box::pin(async move {
-                        let result = Self::connect_to(&endpoint, &settings, probe, budget).await;
+                        let result = Self::connect_to(&endpoint, &settings, proof, budget).await;
                         result.map_err(|failure| Tried {
                             endpoint: redact_url(&endpoint),
                             failure,
@@ -83,10 +92,10 @@ impl EtcdClient {
     async fn connect_to(
         endpoint: &str,
         settings: &EtcdSettings,
-        probe: bool,
+        proof: Proof,
         budget: Budget,
     ) -> Result<Self, Failure> {
-        let failure = match Self::connect_once(endpoint, settings, probe, &budget).await {
+        let failure = match Self::connect_once(endpoint, settings, proof, &budget).await {
             Ok(client) => return Ok(client),
             Err(failure) => failure,
         };
@@ -101,7 +110,7 @@ impl EtcdClient {
     async fn connect_once(
         endpoint: &str,
         settings: &EtcdSettings,
-        probe: bool,
+        proof: Proof,
         budget: &Budget,
     ) -> Result<Self, Failure> {
         let server = redact_url(endpoint);
@@ -113,7 +122,7 @@ impl EtcdClient {
         let first_requests = Box::pin(async {
             client.authenticate().await?;
             // With TLS 1.3, a rejected client certificate shows only at the first request.
-            if probe {
+            if proof == Proof::Probe {
                 client.probe().await?;
             }
             Ok::<(), Failure>(())
@@ -179,8 +188,7 @@ impl EtcdClient {
         let mut client = if self.settings.endpoints.is_empty() {
             Self::over_within(&self.settings, self.transport.clone(), budget).await?
         } else {
-            let probe = true;
-            Self::connect_within(&self.settings, probe, budget).await?
+            Self::connect_within(&self.settings, Proof::Probe, budget).await?
         };
         self.requests.fetch_add(client.request_count(), Ordering::Relaxed);
         client.requests = Arc::clone(&self.requests);

@@ -33,6 +33,7 @@ use tower::{BoxError, ServiceExt};
 
 pub(crate) use self::bulk::Reply;
 pub(crate) use self::classify::FUTURE;
+pub(crate) use self::connect::Proof;
 pub(crate) use self::range::Range;
 pub(crate) use self::watch::{Change, ExpectedChanges};
 use crate::budget::Budget;

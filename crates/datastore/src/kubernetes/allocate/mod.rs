@@ -44,16 +44,22 @@ struct State {
 }
 
 impl KubeStore {
-    /// Creates a store on a client. `is_assumed` says that the API group of Calico was not looked up yet.
-    pub(crate) fn new(client: Arc<KubeClient>, is_assumed: bool, selecting: Selecting) -> Self {
+    /// Creates a store on a client.
+    pub(crate) fn new(client: Arc<KubeClient>, selecting: Selecting) -> Self {
         Self {
             state: Mutex::new(State {
                 client,
-                is_assumed,
+                is_assumed: false,
                 objects: HashMap::new(),
             }),
             selecting,
         }
+    }
+
+    /// Notes that the API group of Calico's objects was not looked up yet.
+    pub(crate) fn with_assumed_group(self) -> Self {
+        self.state().is_assumed = true;
+        self
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
