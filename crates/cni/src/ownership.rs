@@ -119,8 +119,8 @@ async fn find_machine(
         (None, None) => true,
     };
     let missing = |plural: &str, name: &str| {
-        let instance = format!("{namespace}/{}", pod.instance_name);
-        format!("failed to query VMI resource {instance}: {plural}.kubevirt.io \"{name}\" not found")
+        let full_name = format!("{namespace}/{}", pod.instance_name);
+        format!("failed to query VMI resource {full_name}: {plural}.kubevirt.io \"{name}\" not found")
     };
     let refusal = match (&instance, &name) {
         (None, _) => Some(missing("virtualmachineinstances", &pod.instance_name)),

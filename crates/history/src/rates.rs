@@ -10,36 +10,37 @@ use crate::past::Past;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     /// Addresses that were assigned to pods.
-    pub arrived: u64,
-    pub left: u64,
+    pub assigned: u64,
+    /// Addresses that pods released.
+    pub released: u64,
     /// The observed time.
     pub observed: SignedDuration,
     /// The time for which pods held addresses, in seconds, summed over all addresses.
-    pub held: f64,
+    pub pod_seconds: f64,
     /// True if differences between two exports are included. The actual numbers of changes may then be higher.
     pub is_lower_bound: bool,
     /// Addresses that pods hold now.
-    pods: u64,
+    held_now: u64,
 }
 
 impl Rates {
     /// Returns the average number of addresses that pods held.
     pub fn average(&self) -> f64 {
-        self.held / self.observed.as_secs_f64()
+        self.pod_seconds / self.observed.as_secs_f64()
     }
 
     /// Returns the number of addresses that were assigned to pods per hour.
-    pub fn arrived_per_hour(&self) -> f64 {
-        self.arrived as f64 / self.observed.as_secs_f64() * 3_600.0
+    pub fn assigned_per_hour(&self) -> f64 {
+        self.assigned as f64 / self.observed.as_secs_f64() * 3_600.0
     }
 
     /// Returns the average time until an address is released. It is estimated with Little's law, which takes addresses
     /// that are still held into account. `None` if no address was released.
     pub fn lifetime(&self) -> Option<SignedDuration> {
-        if self.left == 0 {
+        if self.released == 0 {
             return None;
         }
-        let seconds = self.held / self.left as f64;
+        let seconds = self.pod_seconds / self.released as f64;
         SignedDuration::try_from_secs_f64(seconds).ok()
     }
 }
@@ -52,19 +53,19 @@ impl Past for Rates {
     }
 
     fn begin(&mut self, _: Timestamp, held: u64) {
-        self.pods = held;
+        self.held_now = held;
     }
 
     fn pass(&mut self, from: Timestamp, until: Timestamp) {
         let passed = until.duration_since(from);
         self.observed += passed;
-        self.held += self.pods as f64 * passed.as_secs_f64();
+        self.pod_seconds += self.held_now as f64 * passed.as_secs_f64();
     }
 
     fn change(&mut self, _: IpNet, assigned: u64, released: u64) {
-        self.arrived += assigned;
-        self.left += released;
-        self.pods = (self.pods + assigned).saturating_sub(released);
+        self.assigned += assigned;
+        self.released += released;
+        self.held_now = (self.held_now + assigned).saturating_sub(released);
     }
 
     fn begin_differences(&mut self) {
@@ -114,11 +115,11 @@ mod tests {
         reader.reach(at(100));
         let rates = reader.past;
         assert_eq!(
-            (rates.arrived, rates.left, rates.observed),
+            (rates.assigned, rates.released, rates.observed),
             (1, 2, SignedDuration::from_secs(100))
         );
         assert_eq!(
-            (rates.held, rates.average(), rates.arrived_per_hour()),
+            (rates.pod_seconds, rates.average(), rates.assigned_per_hour()),
             (150.0, 1.5, 36.0)
         );
         assert_eq!(rates.lifetime(), Some(SignedDuration::from_secs(75)));
@@ -131,15 +132,15 @@ mod tests {
         reader.add(KEY, &block(&["d", "e", "f"]));
         reader.begin(at(500), Follows::Nothing);
         reader.reach(at(600));
-        assert_eq!((reader.past.arrived, reader.past.left), (1, 2));
+        assert_eq!((reader.past.assigned, reader.past.released), (1, 2));
         assert_eq!(
-            (reader.past.observed, reader.past.held),
+            (reader.past.observed, reader.past.pod_seconds),
             (SignedDuration::from_secs(200), 450.0)
         );
 
         // Between two exports, only the differences between them are known.
         reader.begin(at(700), Follows::Export);
-        assert_eq!((reader.past.arrived, reader.past.left), (1, 5));
+        assert_eq!((reader.past.assigned, reader.past.released), (1, 5));
         assert!(reader.past.is_lower_bound);
         assert_eq!(Rates::default().lifetime(), None);
     }

@@ -95,51 +95,54 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
     // True while no answer was lost. If every answer arrived, a write that the server denies was certainly not made.
     let mut is_certain = true;
     // A write whose answer was lost: the object that it replaces, and the new value.
-    let mut unsure: Option<(Information, Bytes)> = None;
+    let mut unanswered: Option<(Information, Bytes)> = None;
     // The earlier value of the field, as last recorded in the journal.
-    let mut marked = None;
+    let mut recorded = None;
+
     for _ in 0..RETRIES {
-        let now = Information::read(writer, LockAction::Take).await?;
-        let now = now.ok_or_else(|| failed(LockFailure::NoInformation))?;
-        if let Some((original, locked)) = unsure.take() {
-            if original.stored.revision == now.stored.revision {
+        let current = Information::read(writer, LockAction::Take).await?;
+        let current = current.ok_or_else(|| failed(LockFailure::NoInformation))?;
+        if let Some((original, locked)) = unanswered.take() {
+            if original.stored.revision == current.stored.revision {
                 // The write may still arrive, even after the next attempt.
-                unsure = Some((original, locked));
-            } else if has_name(&now.stored, name)
-                || (writer.kind() == DatastoreKind::EtcdV2 && spec(&now.stored.raw) == spec(&locked))
+                unanswered = Some((original, locked));
+            } else if has_name(&current.stored, name)
+                || (writer.kind() == DatastoreKind::EtcdV2 && spec(&current.stored.raw) == spec(&locked))
             {
                 let Information { stored, ready } = original;
                 return Ok(HeldLock {
                     before: ready,
                     original: stored,
-                    revision: now.stored.revision,
+                    revision: current.stored.revision,
                 });
             }
         }
+
         // Another run or a person holds the lock, and could release it during this run.
-        if now.ready == Some(false) {
+        if current.ready == Some(false) {
             return Err(failed(LockFailure::Taken));
         }
 
-        let locked = with_ready(&now.stored.raw, Some(false), Some(name)).map_err(failed)?;
+        let locked = with_ready(&current.stored.raw, Some(false), Some(name)).map_err(failed)?;
         // The same value is not recorded twice. If the journal failed now, the run would end, although the write of an
         // earlier attempt may still arrive.
-        if marked != Some(now.ready) {
-            journal.mark_lock(LockMark::Taking(now.ready)).await?;
-            marked = Some(now.ready);
+        if recorded != Some(current.ready) {
+            journal.mark_lock(LockMark::Taking(current.ready)).await?;
+            recorded = Some(current.ready);
         }
-        match now.swap(writer, locked.clone()).await {
+
+        match current.swap(writer, locked.clone()).await {
             Ok(Some(revision)) => {
                 return Ok(HeldLock {
-                    before: now.ready,
-                    original: now.stored,
+                    before: current.ready,
+                    original: current.stored,
                     revision,
                 });
             }
             Ok(None) => {}
             Err(error) if error.may_pass() && !error.is_given_up() && retries.is_left() => {
                 is_certain &= error.is_certainly_unwritten();
-                unsure = Some((now, locked));
+                unanswered = Some((current, locked));
                 retries.pause().await;
             }
             Err(error) if is_certain && error.is_certainly_unwritten() => {

@@ -45,13 +45,13 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
         calipam_workflow::rates(folder, &Person::watching(console))?
     };
 
-    let hourly = rates.arrived_per_hour().round() as u64;
+    let hourly = rates.assigned_per_hour().round() as u64;
     let observed_seconds = u64::try_from(rates.observed.as_secs()).unwrap_or_default();
-    let arrival = if rates.arrived == 0 {
+    let arrival = if rates.assigned == 0 {
         None
     } else if hourly == 0 {
         // Less than one pod per hour arrived.
-        Some(Rate::per(rates.arrived, Micros::from_secs(observed_seconds)))
+        Some(Rate::per(rates.assigned, Micros::from_secs(observed_seconds)))
     } else {
         Some(Rate::per(hourly, Micros::from_secs(3_600)))
     };
@@ -60,8 +60,8 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
         .and_then(|lifetime| u64::try_from(lifetime.as_secs()).ok());
     let lifetime = lifetime_seconds.map(|seconds| Micros::from_secs(seconds.max(1)));
 
-    let started = count(rates.arrived as usize, "pod", "pods");
-    let ended = count(rates.left as usize, "pod", "pods");
+    let started = count(rates.assigned as usize, "pod", "pods");
+    let ended = count(rates.released as usize, "pod", "pods");
     let note = if rates.is_lower_bound {
         "; pods that started and ended between two exports are not counted"
     } else {

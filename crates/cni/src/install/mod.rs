@@ -185,6 +185,7 @@ impl Installer<'_> {
         tokio::pin!(termination);
 
         let mut state = State::default();
+        // The state that the node's annotation shows.
         let mut annotated = None;
         loop {
             let attempt = async {
@@ -219,15 +220,13 @@ impl Installer<'_> {
             return Ok(());
         }
         restore(&self.place)?;
-        let late = |_| {
-            Problem::new(format!(
+        match timeout(FAREWELL, self.annotate(NOT_IN_PLACE)).await {
+            Ok(annotated) => annotated,
+            Err(_) => Err(Problem::new(format!(
                 "the annotation stays: no answer within {} s",
                 FAREWELL.as_secs()
-            ))
-        };
-        timeout(FAREWELL, self.annotate(NOT_IN_PLACE))
-            .await
-            .map_err(late)?
+            ))),
+        }
     }
 
     /// Reads the folder, and puts this program in place if another one is there. Repeats the checks before each

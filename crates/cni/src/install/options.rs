@@ -47,7 +47,7 @@ impl Options {
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
-            let (name, value) = match word.split_once('=') {
+            let (name, value_after_sign) = match word.split_once('=') {
                 Some((name, value)) => (name, Some(value.to_owned())),
                 None => (word.as_str(), None),
             };
@@ -55,11 +55,11 @@ impl Options {
                 name,
                 "-h" | "--help" | "--no-check" | "--dry-run" | "--watch" | "--keep"
             );
-            if is_switch && value.is_some() {
+            if is_switch && value_after_sign.is_some() {
                 return Err(usage(format!("{name} takes no value")));
             }
             let mut value = || {
-                let value = value
+                let value = value_after_sign
                     .clone()
                     .or_else(|| words.next().cloned())
                     .filter(|value| !value.is_empty());

@@ -70,17 +70,19 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
 /// Undoes the changes that are useless without the rest of the step: handle counts for a block that could not be
 /// written, affinities created for that block, and pools of an unfinished split. Returns true if no write of the step
 /// is left.
-async fn revert(context: &Context, group: &Group, made: Made) -> bool {
-    let is_useless_alone = |made: &MadeChange| match made.key {
-        Key::Handle(_) | Key::Pool(_) => true,
-        Key::Affinity(_) => made.before.is_none(),
-        _ => false,
-    };
-    if !made.iter().all(is_useless_alone) {
-        return false;
+async fn revert(context: &Context, group: &Group, changes: Made) -> bool {
+    for made in &changes {
+        let is_useless_alone = match made.key {
+            Key::Handle(_) | Key::Pool(_) => true,
+            Key::Affinity(_) => made.before.is_none(),
+            _ => false,
+        };
+        if !is_useless_alone {
+            return false;
+        }
     }
 
-    for made in made.into_iter().rev() {
+    for made in changes.into_iter().rev() {
         let keys = [made.key.clone()];
         let Ok(objects) = context.read(&keys).await else {
             return false;

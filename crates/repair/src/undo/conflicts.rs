@@ -127,14 +127,14 @@ pub(super) async fn refusals(
         }
     }
 
-    let objects = || steps.iter().flat_map(|step| &step.objects);
-    let own: BTreeSet<&Key> = objects().map(|object| &object.key).collect();
+    let all_objects = || steps.iter().flat_map(|step| &step.objects);
+    let own: BTreeSet<&Key> = all_objects().map(|object| &object.key).collect();
     let others: Vec<&(Key, IpNet)> = existing
         .ranges
         .iter()
         .filter(|(key, _)| !own.contains(key))
         .collect();
-    let pools = pools_after(objects(), &existing.ranges);
+    let pools = pools_after(all_objects(), &existing.ranges);
 
     let mut refusals = Vec::with_capacity(steps.len());
     for step in steps {

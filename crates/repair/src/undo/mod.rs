@@ -147,7 +147,7 @@ pub struct NotUndone {
 struct NetChange {
     object: UndoObject,
     /// True if another client changed the object between two writes of the run.
-    broken: bool,
+    is_broken: bool,
 }
 
 impl UndoPlan {
@@ -222,11 +222,11 @@ impl UndoPlan {
         }
         self.late.extend(created.iter().map(|object| object.key.clone()));
 
-        let nets: Vec<&NetChange> = unit.keys.iter().filter_map(|key| nets.get(key)).collect();
-        if nets.is_empty() && fences.is_empty() && unit.is_known {
+        let changes: Vec<&NetChange> = unit.keys.iter().filter_map(|key| nets.get(key)).collect();
+        if changes.is_empty() && fences.is_empty() && unit.is_known {
             return;
         }
-        if !unit.is_known || nets.iter().any(|net| net.broken) {
+        if !unit.is_known || changes.iter().any(|change| change.is_broken) {
             let reason = if unit.is_known { BROKEN } else { UNRESOLVED };
             self.skipped.push(NotUndone {
                 keys: unit.keys.into_iter().collect(),
@@ -236,7 +236,7 @@ impl UndoPlan {
         }
         self.steps.push(UndoStep {
             reason: unit.reason,
-            objects: nets.into_iter().map(|net| net.object.clone()).collect(),
+            objects: changes.into_iter().map(|change| change.object.clone()).collect(),
             fences,
             awaited: created,
             arrived: unit.arrived,
@@ -357,7 +357,7 @@ fn add_write(nets: &mut BTreeMap<Key, NetChange>, write: ObjectWrite) {
     let ObjectWrite { key, found, left } = write;
     match nets.get_mut(&key) {
         Some(net) => {
-            net.broken |= !is_same_version(&key, net.object.left.as_ref(), found.as_ref());
+            net.is_broken |= !is_same_version(&key, net.object.left.as_ref(), found.as_ref());
             net.object.left = left;
         }
         None => {
@@ -367,8 +367,11 @@ fn add_write(nets: &mut BTreeMap<Key, NetChange>, write: ObjectWrite) {
                 left,
                 before,
             };
-            let broken = false;
-            nets.insert(key, NetChange { object, broken });
+            let net = NetChange {
+                object,
+                is_broken: false,
+            };
+            nets.insert(key, net);
         }
     }
 }

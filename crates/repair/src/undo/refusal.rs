@@ -182,6 +182,21 @@ impl Judged {
             fences,
         }
     }
+
+    /// Returns an object that shows that a write without an answer has taken effect after all.
+    fn late_write<'a>(&self, step: &'a UndoStep) -> Option<&'a UndoObject> {
+        for (object, state) in step.awaited.iter().zip(&self.awaited) {
+            if *state != State::Undone {
+                return Some(object);
+            }
+        }
+        for (object, fence) in step.fences.iter().zip(&self.fences) {
+            if *fence == Fence::Passed {
+                return Some(object);
+            }
+        }
+        None
+    }
 }
 
 impl UndoPlan {
@@ -209,30 +224,24 @@ impl UndoPlan {
         let judged = judged.into_iter().flatten();
         for ((mut step, judged), stored) in std::mem::take(&mut self.steps).into_iter().zip(judged).zip(found)
         {
-            let Judged {
-                states,
-                awaited,
-                fences,
-            } = judged;
-            let created = awaited.iter().position(|state| *state != State::Undone);
-            let passed = fences.iter().position(|fence| *fence == Fence::Passed);
-            let late = created.map(|index| &step.awaited[index]);
-            let late = late.or_else(|| passed.map(|index| &step.fences[index]));
-            let found: Vec<_> = step.objects.iter().zip(states.iter().copied()).collect();
-            if let Some(reason) = why_refused(&found, &step.arrived).or_else(|| late.map(changed_since_plan))
-            {
+            let objects: Vec<_> = step.objects.iter().zip(judged.states.iter().copied()).collect();
+            let mut refusal = why_refused(&objects, &step.arrived);
+            if refusal.is_none() {
+                refusal = judged.late_write(&step).map(changed_since_plan);
+            }
+            if let Some(reason) = refusal {
                 self.skip(step, reason);
                 continue;
             }
 
-            if states.iter().all(|state| *state == State::Undone) {
+            if judged.states.iter().all(|state| *state == State::Undone) {
                 self.already += step.objects.len();
                 step.objects.clear();
             }
-            if states.iter().all(|state| *state == State::AsLeft) {
+            if judged.states.iter().all(|state| *state == State::AsLeft) {
                 step.keep_found(stored);
             }
-            if !step.objects.is_empty() || fences.contains(&Fence::Open) {
+            if !step.objects.is_empty() || judged.fences.contains(&Fence::Open) {
                 self.steps.push(step);
             }
         }

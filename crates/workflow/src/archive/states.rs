@@ -17,7 +17,7 @@ pub struct ArchivedState {
     /// The time of the state.
     pub at: Timestamp,
     /// The temporary directory of a state that is not an export.
-    _directory: Option<TempDir>,
+    temporary: Option<TempDir>,
 }
 
 impl ArchivedState {
@@ -25,7 +25,7 @@ impl ArchivedState {
         Self {
             path: export.path.clone(),
             at: export.taken_at,
-            _directory: None,
+            temporary: None,
         }
     }
 
@@ -42,7 +42,7 @@ impl ArchivedState {
         Ok(Self {
             path,
             at: reached.until,
-            _directory: Some(directory),
+            temporary: Some(directory),
         })
     }
 }
@@ -95,7 +95,7 @@ fn state_in(
             .hint("name a later time, or a file: nothing is known from before the first export"));
     };
 
-    let is_recorded = state._directory.is_some();
+    let is_recorded = state.temporary.is_some();
     let tolerance = if is_recorded { QUIET } else { SignedDuration::ZERO };
     if time.duration_since(state.at) > tolerance {
         let at = state.at;

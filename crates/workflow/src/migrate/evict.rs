@@ -116,6 +116,7 @@ impl Eviction {
         let pins = Pins::of(pool, &namespaces);
         // The pods that were evicted, by UID.
         let mut evicted: BTreeSet<String> = BTreeSet::new();
+        // The virtual machines that KubeVirt does not migrate, with the reasons, by the UID of the pod.
         let mut refused: BTreeMap<String, String> = BTreeMap::new();
         let mut stuck_since: Option<Instant> = None;
         loop {
@@ -141,15 +142,7 @@ impl Eviction {
 
             let Some(first) = remaining.first().or(ending.first()) else {
                 operator.info(format!("evicted {}", count(evicted.len(), "pod", "pods")));
-                if pinned > 0 {
-                    let pinned = count(pinned, "pod", "pods");
-                    operator.warn(format!(
-                        "not evicted, since an annotation asks for the old pool or an address in it: {pinned}"
-                    ));
-                }
-                for machine in refused.values() {
-                    operator.warn(format!("KubeVirt does not migrate the virtual machine {machine}"));
-                }
+                warn_of_unmoved(pinned, &refused, operator);
                 return Ok(());
             };
 
@@ -286,6 +279,19 @@ impl Eviction {
             }
             sleep(POLL).await;
         }
+    }
+}
+
+/// Warns of pods that an annotation pins to the old pool, and of virtual machines that KubeVirt does not migrate.
+fn warn_of_unmoved(pinned: usize, refused: &BTreeMap<String, String>, operator: &dyn Operator) {
+    if pinned > 0 {
+        let pinned = count(pinned, "pod", "pods");
+        operator.warn(format!(
+            "not evicted, since an annotation asks for the old pool or an address in it: {pinned}"
+        ));
+    }
+    for machine in refused.values() {
+        operator.warn(format!("KubeVirt does not migrate the virtual machine {machine}"));
     }
 }
 

@@ -3,7 +3,7 @@
 use calipam_model::snapshot::Snapshot;
 use calipam_model::words::count;
 use calipam_plan::release::Observations;
-use calipam_plan::{Basis, Plan, SkipReason, Skipped};
+use calipam_plan::{Basis, Plan, SkipReason};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::check::{CheckResult, Criteria, read_and_check};
@@ -29,10 +29,10 @@ pub(crate) async fn plan_after_grace(
     criteria: &Criteria,
     seen: CheckResult,
     mut observations: Vec<Observations>,
-    plan: impl Fn(&Basis<'_>) -> Plan,
+    make_plan: impl Fn(&Basis<'_>) -> Plan,
 ) -> Result<Planned> {
     let seconds = cooldown(run.access.datastore, &seen.snapshot).await;
-    let first_plan = plan(&seen.basis(criteria).with(&observations, seconds));
+    let first_plan = make_plan(&seen.basis(criteria).with(&observations, seconds));
     let addresses = seen_once(&first_plan);
     if addresses == 0 {
         return Ok(Planned {
@@ -45,17 +45,17 @@ pub(crate) async fn plan_after_grace(
 
     // The expected plan is the one that the second read gives if everything stays as it is. This read then counts as an
     // observation that is as old as the grace period.
-    let after = calipam_check::grace(&seen.snapshot, &criteria.options);
+    let grace = calipam_check::grace(&seen.snapshot, &criteria.options);
     let observation = Observations::of_report(&seen.report);
     let observed_at = observation.at;
     observations.push(Observations {
-        at: observed_at.saturating_sub(after).unwrap_or(Timestamp::MIN),
+        at: observed_at.saturating_sub(grace).unwrap_or(Timestamp::MIN),
         ..observation
     });
-    let expected_plan = plan(&seen.basis(criteria).with(&observations, seconds));
+    let expected_plan = make_plan(&seen.basis(criteria).with(&observations, seconds));
     let Some(writing) = run.writing() else {
         run.access.operator.warn(format!(
-            "{} found unused once; the plan assumes that a second check, {after:#} later, finds the same",
+            "{} found unused once; the plan assumes that a second check, {grace:#} later, finds the same",
             addresses_were(addresses)
         ));
         return Ok(Planned {
@@ -77,17 +77,17 @@ pub(crate) async fn plan_after_grace(
 
     run.access.operator.tell(Event::SecondRead {
         addresses,
-        after,
+        after: grace,
         kind,
     });
-    wait(after, Activity::WaitingForSecondRead, run.access.operator).await;
+    wait(grace, Activity::WaitingForSecondRead, run.access.operator).await;
 
     let seen = read_and_check(run.access, criteria).await?;
     if let Some(observation) = observations.last_mut() {
         observation.at = observed_at;
     }
     let seconds = cooldown(run.access.datastore, &seen.snapshot).await;
-    let plan = plan(&seen.basis(criteria).with(&observations, seconds));
+    let plan = make_plan(&seen.basis(criteria).with(&observations, seconds));
     Ok(Planned {
         seen,
         plan,
@@ -97,8 +97,10 @@ pub(crate) async fn plan_after_grace(
 
 /// The number of addresses, handles and affinities that the plan skips because they were seen only once.
 pub(crate) fn seen_once(plan: &Plan) -> usize {
-    let is_seen_once = |skipped: &&Skipped| skipped.reason == SkipReason::SeenOnce;
-    plan.skipped.iter().filter(is_seen_once).count()
+    plan.skipped
+        .iter()
+        .filter(|skipped| skipped.reason == SkipReason::SeenOnce)
+        .count()
 }
 
 /// The subject of a sentence about addresses that were found unused once: `1 address or handle was`.
