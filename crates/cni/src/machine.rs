@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use calipam_model::digest::sha256;
-use calipam_model::handle::{MAX_MACHINE_HANDLE, OF_MACHINE};
+use calipam_model::handle::of_machine;
 
 /// The owner of a pod's addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,15 +32,7 @@ pub(crate) struct Machine {
 impl Machine {
     /// The handle of the machine's addresses in a network.
     pub(crate) fn handle(&self, network: &str) -> String {
-        let prefix = format!("{network}{OF_MACHINE}");
-        let suffix = format!("{}.{}", self.namespace, self.name);
-        if prefix.len() + suffix.len() <= MAX_MACHINE_HANDLE {
-            return prefix + &suffix;
-        }
-        let hash = URL_SAFE_NO_PAD.encode(sha256(suffix));
-        let mut handle = format!("{prefix}_{hash}");
-        handle.truncate(MAX_MACHINE_HANDLE);
-        handle
+        of_machine(network, &self.namespace, &self.name)
     }
 
     /// Adds the instance's name, and the UIDs of instance, machine and migration, to an allocation's attributes.
@@ -73,21 +62,6 @@ mod tests {
             migration: None,
             is_being_deleted: false,
         }
-    }
-
-    #[test]
-    fn handles_have_at_most_128_characters() {
-        assert_eq!(machine("vm").handle("net"), "net.vmi.ns.vm");
-        let long = machine(&"v".repeat(200)).handle("net");
-        // 32 bytes without padding, as Calico writes them.
-        assert!(
-            long.starts_with("net.vmi._") && long.len() == "net.vmi._".len() + 43,
-            "{long}"
-        );
-        let cut = machine("vm").handle(&"n".repeat(120));
-        assert_eq!(cut.len(), MAX_MACHINE_HANDLE);
-        let fits = machine(&"v".repeat(MAX_MACHINE_HANDLE - "net.vmi.ns.".len())).handle("net");
-        assert!(fits.len() == MAX_MACHINE_HANDLE && fits.ends_with('v'));
     }
 
     #[test]

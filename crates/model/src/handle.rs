@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ipnet::{IpNet, Ipv4Net};
 use serde::de::{Error as _, MapAccess};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::DecodeError;
 use crate::cidr;
+use crate::digest::sha256;
 use crate::json::{Fields, Object, RawJson, Unknown, is_field, keep_unknown, read_object, set_unless_null};
 use crate::names::MAX_OBJECT_NAME;
 use crate::stored::DatastoreKind;
@@ -22,6 +25,19 @@ pub fn clean_id(id: &str) -> &str {
 pub const OF_MACHINE: &str = ".vmi.";
 /// The largest number of characters in the handle of a virtual machine. A hash replaces longer names.
 pub const MAX_MACHINE_HANDLE: usize = 128;
+
+/// Returns the handle of a virtual machine's addresses in a network. A hash replaces names that are too long.
+pub fn of_machine(network: &str, namespace: &str, name: &str) -> String {
+    let prefix = format!("{network}{OF_MACHINE}");
+    let names = format!("{namespace}.{name}");
+    if prefix.len() + names.len() <= MAX_MACHINE_HANDLE {
+        return prefix + &names;
+    }
+    let hash = URL_SAFE_NO_PAD.encode(sha256(names));
+    let mut handle = format!("{prefix}_{hash}");
+    handle.truncate(handle.floor_char_boundary(MAX_MACHINE_HANDLE));
+    handle
+}
 
 /// True if the datastore can store a handle with this ID. In etcd, a slash would give a key that cannot be read back;
 /// in Kubernetes, the lowercase ID must be a valid object name, which is a DNS subdomain.
@@ -274,6 +290,26 @@ pub fn resource_name(id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn handles_of_machines_have_at_most_128_characters() {
+        assert_eq!(of_machine("net", "ns", "vm"), "net.vmi.ns.vm");
+        let long = of_machine("net", "ns", &"v".repeat(200));
+        // 32 bytes without padding, as Calico writes them.
+        assert!(
+            long.starts_with("net.vmi._") && long.len() == "net.vmi._".len() + 43,
+            "{long}"
+        );
+        let cut = of_machine(&"n".repeat(120), "ns", "vm");
+        assert_eq!(cut.len(), MAX_MACHINE_HANDLE);
+        // The network of a stored handle can be any text.
+        let cut_before_character = of_machine(&"ä".repeat(100), "ns", "vm");
+        assert_eq!(cut_before_character, "ä".repeat(64));
+        let odd = of_machine(&format!("n{}", "ä".repeat(100)), "ns", "vm");
+        assert_eq!(odd.len(), MAX_MACHINE_HANDLE - 1);
+        let fits = of_machine("net", "ns", &"v".repeat(MAX_MACHINE_HANDLE - "net.vmi.ns.".len()));
+        assert!(fits.len() == MAX_MACHINE_HANDLE && fits.ends_with('v'));
+    }
 
     #[test]
     fn the_sum_of_absurd_counts_does_not_overflow() {

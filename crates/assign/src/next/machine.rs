@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use calipam_model::handle::{MAX_MACHINE_HANDLE, OF_MACHINE};
+use calipam_model::handle::{MAX_MACHINE_HANDLE, OF_MACHINE, of_machine};
 use calipam_model::plugin::Plugin;
 use calipam_model::service::Machine;
 use calipam_model::snapshot::{DatastoreKind, Source};
@@ -112,14 +112,13 @@ impl Outlook<'_> {
 
     /// The handle of a virtual machine: the one that exists, or else one in Calico's usual network.
     fn machine_handle(&self, namespace: &str, name: &str) -> String {
-        let suffix = format!("{OF_MACHINE}{namespace}.{name}");
         for stored in &self.indexed.snapshot.handles {
             let id = stored.value.id().to_string();
-            if id.ends_with(&suffix) {
+            if is_of_machine(&id, namespace, name) {
                 return id;
             }
         }
-        format!("{NETWORK}{suffix}")
+        of_machine(NETWORK, namespace, name)
     }
 
     /// Makes the pod an owner of all addresses that the virtual machine has already, and returns these addresses.
@@ -164,6 +163,16 @@ impl Outlook<'_> {
             first: None,
         }
     }
+}
+
+/// True if this is the handle of a virtual machine in any network.
+fn is_of_machine(id: &str, namespace: &str, name: &str) -> bool {
+    for (end_of_network, _) in id.match_indices(OF_MACHINE) {
+        if id == of_machine(&id[..end_of_network], namespace, name) {
+            return true;
+        }
+    }
+    false
 }
 
 /// The refusal of a virtual machine whose handle would be too long. Calico's plugin replaces the names by a hash, cuts the
