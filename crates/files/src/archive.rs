@@ -240,6 +240,9 @@ impl Adding {
         let time = export.taken_at.to_zoned(TimeZone::UTC).strftime(TIME_FORMAT);
         let final_path = self.archive.folder.join(format!("{BEGIN}{time}{END}"));
         fs::rename(&export.path, &final_path).map_err(|error| Error::new(&final_path, error))?;
+        // The caller may remove older exports next.
+        regular::sync_folder(&self.archive.folder)
+            .map_err(|error| Error::new(&self.archive.folder, error))?;
         export.path = final_path;
         Ok(Added {
             export,

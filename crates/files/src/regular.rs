@@ -16,6 +16,15 @@ pub fn folder_of(file: &Path) -> &Path {
     }
 }
 
+/// Makes the names in a folder durable: after a power failure, a file that was created or renamed has its new name.
+/// Windows cannot open folders.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(windows) {
+        return Ok(());
+    }
+    File::open(folder)?.sync_all()
+}
+
 /// Opens a file that the user named.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(system::open(OpenOptions::new().read(true), path)?)

@@ -38,7 +38,7 @@ impl JournalFile {
         file.append(first)?;
         file.0.sync_all()?;
         // The name of a new file is durable only after its folder is synced.
-        sync_folder(folder)?;
+        regular::sync_folder(folder)?;
         Ok(file)
     }
 
@@ -73,21 +73,13 @@ fn create_folder(folder: &Path) -> io::Result<()> {
     }
     std::fs::create_dir_all(folder)?;
     for created in missing {
-        match sync_folder(regular::folder_of(created)) {
+        match regular::sync_folder(regular::folder_of(created)) {
             // A folder that may be entered, but not listed, cannot be opened.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             result => result?,
         }
     }
     Ok(())
-}
-
-/// Makes the names in a folder durable. Windows cannot open folders.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    if cfg!(windows) {
-        return Ok(());
-    }
-    File::open(folder)?.sync_all()
 }
 
 /// Opens a file of this user for reading.
