@@ -1,26 +1,41 @@
 //! Addresses on the command line.
 
 use std::net::{AddrParseError, IpAddr};
-use std::str::FromStr;
 
 use calipam_model::IpNet;
-use calipam_model::cidr::to_canonical;
+use calipam_model::cidr::{parse_pool, to_canonical};
 
 /// Reads an address as Calico does: an IPv4-mapped IPv6 address, such as `::ffff:192.0.2.1`, is read as IPv4.
 pub(crate) fn address(text: &str) -> Result<IpAddr, AddrParseError> {
     text.parse::<IpAddr>().map(|address| address.to_canonical())
 }
 
-/// Reads a CIDR, of IPv4 if it is IPv4-mapped IPv6, such as `::ffff:192.0.2.0/120`.
-pub(crate) fn network(text: &str) -> Result<IpNet, <IpNet as FromStr>::Err> {
-    text.parse().map(to_canonical)
+/// Reads a CIDR, of IPv4 if it is IPv4-mapped IPv6, such as `::ffff:192.0.2.0/120`. Keeps the host bits.
+///
+/// # Errors
+/// If it is no CIDR, or Calico would not read it.
+pub(crate) fn network(text: &str) -> Result<IpNet, String> {
+    let network = text.parse::<IpNet>().map_err(|invalid| invalid.to_string())?;
+    if parse_pool(text).is_none() {
+        return Err("a leading zero or sign: some programs would read another number".to_owned());
+    }
+    Ok(to_canonical(network))
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
 
+    use super::network;
     use crate::args::{Cli, Command, IpamCommand};
+
+    #[test]
+    fn networks_that_calico_would_not_read_are_refused() {
+        for refused in ["010.7.0.0/29", "10.7.0.0/029", "10.7.0.0/+29", "10.7.0.0", "x"] {
+            assert!(network(refused).is_err(), "{refused}");
+        }
+        assert_eq!(network("10.7.0.3/29").unwrap().to_string(), "10.7.0.3/29");
+    }
 
     #[test]
     fn ipv4_in_the_form_of_ipv6_is_ipv4_for_every_command() {
