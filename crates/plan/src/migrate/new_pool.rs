@@ -111,7 +111,8 @@ pub(super) fn name_of(old: &Pool, cidr: IpNet) -> String {
     let base = old.name.strip_suffix(&old_suffix).unwrap_or(&old.name);
     let suffix = suffix_of(cidr);
     let longest_base = MAX_OBJECT_NAME.saturating_sub(suffix.len());
-    format!("{}{suffix}", base.get(..longest_base).unwrap_or(base))
+    let end = base.floor_char_boundary(longest_base);
+    format!("{}{suffix}", &base[..end])
 }
 
 /// Formats a CIDR as the end of a pool's name, such as `-10-9-0-0-16`.
@@ -162,4 +163,21 @@ pub(super) fn overlaps_none(snapshot: &Snapshot, pool: &Pool, cidr: IpNet) -> Re
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_too_long_is_cut_between_characters() {
+        let new = "10.9.0.0/16".parse().unwrap();
+        for character in ["a", "ä"] {
+            let old_name = character.repeat(MAX_OBJECT_NAME);
+            let old = Pool::parse(&old_name, br#"{"spec":{"cidr":"10.8.0.0/16"}}"#).unwrap();
+            let name = name_of(&old.value, new);
+            assert!(name.ends_with(&format!("{character}-10-9-0-0-16")), "{name}");
+            assert!(name.len() <= MAX_OBJECT_NAME, "{name}");
+        }
+    }
 }
