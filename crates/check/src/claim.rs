@@ -2,6 +2,7 @@
 
 use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::handle::OF_MACHINE;
+use calipam_model::names::RANDOM_SUFFIX;
 use calipam_model::node::TunnelKind;
 use calipam_model::service::Service;
 use calipam_model::snapshot::{Snapshot, Source};
@@ -274,8 +275,6 @@ pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
 const LAUNCHER: &str = "virt-launcher-";
 /// The length of the longest prefix that Kubernetes keeps in a generated name.
 const LONGEST_PREFIX: usize = 58;
-/// The length of the random suffix of a generated name.
-const RANDOM_SUFFIX: usize = 5;
 
 pub(crate) fn is_launcher(pod: TextRef<'_>) -> bool {
     pod.starts_with(LAUNCHER)

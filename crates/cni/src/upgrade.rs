@@ -14,6 +14,7 @@ use calipam_datastore::plugin::PodAddress;
 use calipam_datastore::settings::{LocalFiles, Settings, Target};
 use calipam_datastore::{KubeClient, Retries};
 use calipam_files::regular;
+use calipam_model::node::TunnelKind;
 use rustix::fs::{FlockOperation, flock};
 use tokio::time::sleep;
 
@@ -203,15 +204,9 @@ async fn migrate_tunnel(allocator: &CallAllocator, client: &KubeClient, node: &s
             tracing::info!("the pod CIDR {} needs no tunnel address", found.pod_cidr);
             return Ok(());
         };
-        let attributes = [("node", node), ("type", "ipipTunnelAddress")];
-        assign(
-            allocator,
-            node,
-            address,
-            &format!("ipip-tunnel-addr-{node}"),
-            &attributes,
-        )
-        .await?;
+        let attributes = [("node", node), ("type", TunnelKind::Ipip.attribute())];
+        let handle = format!("{}{node}", TunnelKind::Ipip.handle_prefix());
+        assign(allocator, node, address, &handle, &attributes).await?;
         if client.set_tunnel_address(node, &found, address).await? {
             tracing::info!("assigned {address} to the node's tunnel");
             return Ok(());

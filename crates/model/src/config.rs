@@ -202,6 +202,11 @@ pub const RENAMED_FIELDS: [(&str, &str); 2] = [
 ];
 
 impl IpamSetting {
+    /// The setting that gives a node with this limit one more block.
+    pub fn one_more_block(limit: u32) -> Self {
+        Self::MaxBlocksPerHost(i64::from(limit) + 1)
+    }
+
     /// The name that calicoctl prints.
     pub fn name(self) -> &'static str {
         match self {

@@ -6,6 +6,9 @@ use std::mem::take;
 /// The longest name of an object in Kubernetes, as of any DNS name.
 pub const MAX_OBJECT_NAME: usize = 253;
 
+/// The number of random characters at the end of a name that Kubernetes generates, as of a Deployment's pod.
+pub const RANDOM_SUFFIX: usize = 5;
+
 /// Splits `NAMESPACE/NAME`; `None` for a text of another form.
 pub fn namespaced(text: &str) -> Option<(&str, &str)> {
     let (namespace, name) = text.split_once('/')?;

@@ -12,9 +12,7 @@ use self::request::ServiceRequest;
 use crate::config::{AssignIps, LoadBalancerController};
 use crate::digest;
 use crate::key::Key;
-
-/// Maximum length of an object name, and therefore of a handle.
-const MAX_HANDLE: usize = 253;
+use crate::names::MAX_OBJECT_NAME;
 
 /// A service. Calico's controller gives addresses to those of type `LoadBalancer`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +55,7 @@ impl Service {
         let identity = format!("{}-{}-{}", self.name, self.namespace, self.uid).to_lowercase();
         let digest = URL_SAFE_NO_PAD.encode(digest::sha256(identity));
         let mut handle = format!("lb-{}", digest.replace(['-', '_', '.'], ""));
-        handle.truncate(MAX_HANDLE);
+        handle.truncate(MAX_OBJECT_NAME);
         handle
     }
 

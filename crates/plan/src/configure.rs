@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use calipam_check::{Code, Options, Subject, check};
+use calipam_check::{Code, Options, Subject, check, list};
 use calipam_model::DecodeError;
 use calipam_model::config::{IpamConfig, IpamSetting};
 use calipam_model::document::Document;
@@ -20,8 +20,6 @@ use crate::refusal::{Refused, Result};
 const LONGEST_COOLDOWN: i64 = 1200;
 /// The highest block limit that all of Calico's schemas accept.
 const MOST_BLOCKS: i64 = 1_000_000;
-/// The number of subjects that the description of a consequence names, so that it stays one sentence.
-const SUBJECTS_SHOWN: usize = 3;
 
 /// The reason why a plan without settings is refused, in calicoctl's words.
 pub const NO_SETTING: &str = "at least one configuration option must be specified";
@@ -175,15 +173,6 @@ fn findings_of(codes: &[Code], snapshot: &Snapshot) -> BTreeSet<(Code, Subject)>
 /// Describes a consequence of the new settings: the findings with a code that appear, about these subjects.
 fn consequence_of(code: Code, subjects: &[Subject]) -> String {
     let number = subjects.len();
-    let mut shown = Vec::new();
-    for subject in subjects.iter().take(SUBJECTS_SHOWN) {
-        shown.push(subject.to_string());
-    }
-    let further = if number > SUBJECTS_SHOWN {
-        format!(" and {} more", number - SUBJECTS_SHOWN)
-    } else {
-        String::new()
-    };
     let consequence = match code {
         Code::NodeOverBlockLimit => {
             format!("{} above the block limit", count(number, "node is", "nodes are"))
@@ -197,7 +186,7 @@ fn consequence_of(code: Code, subjects: &[Subject]) -> String {
             count(number, "node gets", "nodes get")
         ),
     };
-    format!("after this, {consequence}: {}{further}", shown.join(", "))
+    format!("after this, {consequence}: {}", list(subjects))
 }
 
 /// Warns of the other object in etcd that has these settings, if it differs. Calico's allocator ignores it, and calipam

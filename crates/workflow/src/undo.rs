@@ -111,9 +111,6 @@ fn warn_of_late_writes(plan: &UndoPlan, operator: &dyn Operator) {
     ));
 }
 
-/// The maximum number of pools that an undo requires to be unchanged.
-const MAX_COMPARED: usize = 32;
-
 /// Excludes the pools from the undo if `migrate` would refuse the result: a family without an enabled pool, too few
 /// addresses for the users, or a block size that does not fit existing blocks.
 async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan> {
@@ -148,7 +145,7 @@ async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan>
     // The undo depends on the pools that stay as they are.
     let mut keys: Vec<Key> = Vec::new();
     for pool in &before {
-        if pool.is_enabled() && after.contains(pool) && keys.len() < MAX_COMPARED {
+        if pool.is_enabled() && after.contains(pool) && keys.len() < migrate::MOST_COMPARED {
             keys.push(Key::Pool(pool.name.clone()));
         }
     }

@@ -331,7 +331,8 @@ fn bare_pods_and_tunnels_are_told_how_to_move() {
         .succeeded();
     site.run_at_once(&apply, &[]).succeeded();
     let evict = || site.run_at_once(&apply, &["--evict"]);
-    let restart = "restart calico-node on node-1, node-2, node-3, so that their tunnels get other addresses";
+    let restart =
+        "restart calico-node on node-1, node-2 and node-3, so that their tunnels get other addresses";
     let run = evict()
         .exits(1)
         .says("hint: delete 3 pods that no controller recreates")

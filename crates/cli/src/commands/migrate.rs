@@ -1,6 +1,6 @@
 //! The `migrate` command.
 
-use calipam_check::Remedy;
+use calipam_check::{Remedy, list};
 use calipam_plan::migrate::{Detour, Leg, Phase, Survey, UserKind};
 use calipam_workflow::{MigrateRequest, Migrated, Surveyed};
 
@@ -97,9 +97,6 @@ fn print_next_step(
     outcome
 }
 
-/// The number of names in a hint.
-const NAMED: usize = 3;
-
 /// Returns the ways to move those users of the old pool that are left.
 fn ways_to_move(Surveyed { survey, moving }: &Surveyed) -> Vec<String> {
     let mut ways = Vec::new();
@@ -135,7 +132,7 @@ fn ways_to_move(Surveyed { survey, moving }: &Surveyed) -> Vec<String> {
             "pod that no controller recreates",
             "pods that no controller recreates",
         );
-        let names = first_names(&bare_pods);
+        let names = list(&bare_pods);
         ways.push(format!("delete {pods}, and create them again: {names}"));
     }
 
@@ -153,7 +150,7 @@ fn ways_to_move(Surveyed { survey, moving }: &Surveyed) -> Vec<String> {
             }
             _ => format!(
                 "restart calico-node on {}, so that their tunnels get other addresses; on {first}: {restart}",
-                first_names(&tunnels)
+                list(&tunnels)
             ),
         });
     }
@@ -168,19 +165,8 @@ fn ways_to_move(Surveyed { survey, moving }: &Surveyed) -> Vec<String> {
         let verb = if deleted_nodes.len() == 1 { "does" } else { "do" };
         ways.push(format!(
             "{} {verb} not exist: delete the pods and endpoints that name it, then free what is left with {release}",
-            first_names(&deleted_nodes)
+            list(&deleted_nodes)
         ));
     }
     ways
-}
-
-/// Joins names, at most [`NAMED`] of them, and the number of the others.
-fn first_names(names: &[String]) -> String {
-    let others = names.len().saturating_sub(NAMED);
-    let first = joined(names.iter().take(NAMED), ", ");
-    if others == 0 {
-        first
-    } else {
-        format!("{first} and {others} more")
-    }
 }

@@ -180,7 +180,7 @@ fn steps_for_refusal(explanation: &ServiceExplanation, refused: &Refused) -> Vec
             vec![format!("correct its selector: {select}")]
         }
         Reason::BlockLimit { limit, .. } => {
-            let raised = IpamSetting::MaxBlocksPerHost(i64::from(*limit) + 1);
+            let raised = IpamSetting::one_more_block(*limit);
             let raise = configure(&[raised, IpamSetting::StrictAffinity(true)]);
             vec![
                 format!("raise the limit: {raise}"),

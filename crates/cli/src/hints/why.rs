@@ -106,7 +106,7 @@ fn steps_for_refusal(
             .collect(),
         Reason::StrictAffinity | Reason::Exhausted(_) => steps_for_full_pools(snapshot, refused),
         Reason::BlockLimit { limit, .. } if !has_cure => {
-            let raised = IpamSetting::MaxBlocksPerHost(i64::from(*limit) + 1);
+            let raised = IpamSetting::one_more_block(*limit);
             no_block_left(refused, vec![raised, IpamSetting::StrictAffinity(true)])
         }
         Reason::NoAutoAllocation if !has_cure => {

@@ -158,7 +158,7 @@ fn of_refusal(refused: &Refused, node: &str, report: &Report) -> Vec<Remedy> {
         Reason::NotForWorkloads { pool, .. } => vec![change(pool, PoolChange::AllowWorkloads)],
         Reason::BrokenSelector(pool) => vec![change(pool, PoolChange::SelectAllNodes)],
         Reason::BlockLimit { limit, .. } => {
-            let raised = IpamSetting::MaxBlocksPerHost(i64::from(*limit) + 1);
+            let raised = IpamSetting::one_more_block(*limit);
             vec![of_node(), configure(&[raised, IpamSetting::StrictAffinity(true)])]
         }
         Reason::SingleBlock => vec![of_node()],

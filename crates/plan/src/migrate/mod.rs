@@ -279,8 +279,9 @@ fn pools_after(snapshot: &Snapshot, migration: &Migration, phase: Phase) -> Vec<
     pools
 }
 
-/// The largest number of pools on which a phase depends; clusters have few pools.
-const MOST_COMPARED: usize = 32;
+/// The largest number of pools that a run requires to be unchanged, since one write can compare only so many objects.
+/// Clusters have few pools.
+pub const MOST_COMPARED: usize = 32;
 
 /// Makes the action that disables or deletes the old pool depend on the new pool as it was read. If no new pool was
 /// stated, the action depends on the other enabled pools of the family.
@@ -290,7 +291,6 @@ fn requiring_pools(snapshot: &Snapshot, migration: &Migration, action: Action) -
         Some(new) => pool.name == new.name,
         None => pool.name != old.name && serves(pool, old.cidr),
     };
-    // One write can compare only so many objects.
     let mut unchanged = Vec::new();
     for pool in &snapshot.pools {
         if is_relied_on(&pool.value) && unchanged.len() < MOST_COMPARED {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use calipam_check::claim::Claim;
 use calipam_check::{Code, Evidence, Finding, addresses, short};
+use calipam_model::names::RANDOM_SUFFIX;
 use calipam_model::words::thousands;
 use jiff::Timestamp;
 
@@ -82,9 +83,6 @@ fn record_of(finding: &Finding) -> Option<StartRecord> {
     })
 }
 
-/// The length of the random end of a pod's name.
-const RANDOM: usize = 5;
-
 /// The name of the controller by the form of a pod's name: without the random end, and without the hash of a
 /// Deployment's template. A name of another form, as of a StatefulSet's pod, stays.
 fn controller_of(pod: &str) -> &str {
@@ -97,7 +95,7 @@ fn controller_of(pod: &str) -> &str {
     let Some((name, suffix)) = pod.rsplit_once('-') else {
         return pod;
     };
-    if suffix.len() != RANDOM || !is_random(suffix) {
+    if suffix.len() != RANDOM_SUFFIX || !is_random(suffix) {
         return pod;
     }
 
