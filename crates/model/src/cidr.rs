@@ -62,12 +62,13 @@ pub fn to_canonical(net: IpNet) -> IpNet {
     Ipv4Net::new(address, prefix).map_or(net, IpNet::V4)
 }
 
-/// Reads an address, or the address part of a CIDR (`192.0.2.11/24` gives 192.0.2.11).
+/// Reads an address, or the address part of a CIDR (`192.0.2.11/24` gives 192.0.2.11). Like Go, which prints such an
+/// address as IPv4, takes IPv4-mapped IPv6 (`::ffff:192.0.2.11`) for IPv4.
 pub fn parse_address(text: &str) -> Option<IpAddr> {
     if let Some((address, _)) = parse_plain_v4(text) {
         return Some(address.into());
     }
-    parse_any(text).map(|net| net.addr())
+    parse_any(text).map(|net| net.addr().to_canonical())
 }
 
 /// Reads an address as Go's `net.ParseIP` does: without zone, blanks or prefix length. An IPv4-mapped IPv6 address is
@@ -228,6 +229,9 @@ mod tests {
             assert_eq!(parse_address(text).is_some(), expected.is_some(), "{text}");
             assert_eq!(parse_pool(text), parse_cidr(text));
         }
+        for text in ["::ffff:10.0.0.1", "::FFFF:a00:1", "::ffff:10.0.0.1/120"] {
+            assert_eq!(parse_address(text), parse_address("10.0.0.1"), "{text}");
+        }
         assert_eq!(
             parse_pool("::ffff:10.0.0.0/120").unwrap().to_string(),
             "10.0.0.0/24"
@@ -247,7 +251,7 @@ mod tests {
         #[test]
         fn plain_cidrs_are_read_as_all_others(text in prop_oneof![v4(), "[0-9a-f:.]{0,20}(/[0-9]{0,3})?"]) {
             prop_assert_eq!(parse_cidr(&text), parse_any(&text).map(|net| net.trunc()));
-            prop_assert_eq!(parse_address(&text), parse_any(&text).map(|net| net.addr()));
+            prop_assert_eq!(parse_address(&text), parse_any(&text).map(|net| net.addr().to_canonical()));
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use calipam_check::views::{PodName, handle_ids};
 use calipam_model::IpNet;
-use calipam_model::cidr::{parse_cidr, to_canonical};
+use calipam_model::cidr::{parse_cidr, parse_go_address, to_canonical};
 use calipam_model::handle::clean_id;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::names::namespaced;
@@ -37,8 +37,8 @@ impl Object {
     /// [`Self::find`] reports that it is ambiguous.
     pub fn by_form(self) -> Self {
         let Self::Text(text) = &self else { return self };
-        if let Ok(address) = text.parse::<IpAddr>() {
-            return Self::Address(address.to_canonical());
+        if let Some(address) = parse_go_address(text) {
+            return Self::Address(address);
         }
         if let Some(cidr) = parse_cidr(text) {
             return Self::Network(to_canonical(cidr));

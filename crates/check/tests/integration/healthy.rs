@@ -1,9 +1,12 @@
 //! Healthy clusters of all kinds, with different options.
 
+use std::net::Ipv4Addr;
+
 use calipam_check::{Options, check};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::rounds;
 use jiff::SignedDuration;
+use serde_json::Value;
 
 use crate::expected::{assert_truth, findings};
 
@@ -42,6 +45,44 @@ fn configuration_may_be_absent() {
         without_all.remove(&key);
     }
     assert_truth("no configuration at all", &without_all);
+}
+
+/// Calico's programs read these addresses as IPv4, and print them so.
+#[test]
+fn ipv4_addresses_in_ipv6_form_are_the_same_addresses() {
+    let mut cluster = Cluster::featured(ClusterSpec::new(3));
+    let keys: Vec<String> = cluster
+        .keys()
+        .map(|key| String::from_utf8(key.to_vec()).unwrap())
+        .filter(|key| key.contains("/workloadendpoints/") || key.contains("projectcalico.org/nodes/"))
+        .collect();
+    let mut changed = 0;
+    for key in &keys {
+        changed += map_addresses(cluster.json_mut(key));
+    }
+    assert!(changed > keys.len(), "{changed}");
+    assert_truth("IPv4 in IPv6 form", &cluster);
+}
+
+/// Puts all IPv4 addresses in IPv6 form, and counts them.
+fn map_addresses(value: &mut Value) -> usize {
+    match value {
+        Value::Object(fields) => fields.values_mut().map(map_addresses).sum(),
+        Value::Array(items) => items.iter_mut().map(map_addresses).sum(),
+        Value::String(text) => {
+            let (address, prefix) = text.split_once('/').unwrap_or((text, ""));
+            if address.parse::<Ipv4Addr>().is_err() {
+                return 0;
+            }
+            let mapped = match prefix.parse::<u8>() {
+                Ok(prefix) => format!("::ffff:{address}/{}", prefix + 96),
+                Err(_) => format!("::ffff:{address}"),
+            };
+            *text = mapped;
+            1
+        }
+        _ => 0,
+    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use calipam_model::cidr::parse_go_address;
+
 use super::CniError;
 
 /// The parsed arguments.
@@ -131,10 +133,9 @@ fn address(pair: &Pair<'_>) -> Result<Option<IpAddr>, CniError> {
     if pair.value.is_empty() {
         return Ok(None);
     }
-    match pair.value.parse::<IpAddr>() {
-        // Like Go, treats an IPv4-mapped IPv6 address as IPv4.
-        Ok(ip) => Ok(Some(ip.to_canonical())),
-        Err(_) => Err(bad(pair, &format!("invalid IP address: {}", pair.value))),
+    match parse_go_address(pair.value) {
+        Some(ip) => Ok(Some(ip)),
+        None => Err(bad(pair, &format!("invalid IP address: {}", pair.value))),
     }
 }
 

@@ -95,10 +95,8 @@ impl Named {
         }
     }
 
-    /// Adds an address, or further sources that name it. Like Calico, takes IPv4-mapped IPv6 (`::ffff:192.0.2.1`) for
-    /// IPv4.
+    /// Adds an address, or further sources that name it.
     fn add(&mut self, address: IpAddr, sources: evidence::Bits) {
-        let address = address.to_canonical();
         if let Some(position) = self.position(address) {
             let (_, all_sources) = &mut self.addresses[position];
             *all_sources |= sources;

@@ -25,7 +25,7 @@ pub(super) const FORMS: &str =
 pub(super) fn parse_path(path: &str) -> Option<Object> {
     let (kind, name) = path.strip_prefix("/api/v1/")?.split_once('/')?;
     match kind {
-        "ip" => parse_address(&decoded(name)?).map(|address| Object::Address(address.to_canonical())),
+        "ip" => parse_address(&decoded(name)?).map(Object::Address),
         "pod" => {
             let (namespace, name) = namespaced(name)?;
             Some(Object::Pod((decoded(namespace)?, decoded(name)?)))
