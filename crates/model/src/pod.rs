@@ -221,14 +221,23 @@ impl Pod {
         if self.running {
             return self.lacks_sandbox;
         }
-        self.named_by(evidence::CNI | evidence::AWS).next().is_none()
+        !self.has_annotated_address()
+    }
+
+    /// True if a CNI plugin's annotation names an address. The plugin writes it before the kubelet writes the status.
+    pub fn has_annotated_address(&self) -> bool {
+        self.named_by(evidence::CNI | evidence::AWS).next().is_some()
     }
 
     /// True if Calico's CNI plugin has torn down the sandbox in the annotation, and the pod waits for another one: the
     /// annotation with the address is blank, and the kubelet says that a pod that ran has no sandbox.
     pub fn has_lost_sandbox(&self) -> bool {
-        let is_blank = self.has_cni_annotation && self.named_by(evidence::CNI).next().is_none();
-        is_blank && self.running && self.waits() && !self.container_id().is_empty()
+        self.has_blank_annotation() && self.running && self.waits() && !self.container_id().is_empty()
+    }
+
+    /// True if the CNI plugin's annotation with addresses is present, but names none.
+    pub fn has_blank_annotation(&self) -> bool {
+        self.has_cni_annotation && self.named_by(evidence::CNI).next().is_none()
     }
 
     /// True if Calico's CNI plugin has left an annotation, as it does if the datastore is Kubernetes. Pods of other

@@ -63,8 +63,12 @@ impl Configurations {
 fn a_pod_runs_with(snapshot: &Snapshot, annotation: evidence::Bits) -> bool {
     let mut pods = snapshot.pods.iter().map(|stored| &stored.value);
     pods.any(|pod| {
-        let has_sandbox = !pod.finished && pod.running && !pod.lacks_sandbox;
-        has_sandbox && pod.named_by(annotation).next().is_some()
+        let has_network = if pod.running {
+            !pod.lacks_sandbox
+        } else {
+            pod.has_annotated_address()
+        };
+        !pod.finished && has_network && pod.named_by(annotation).next().is_some()
     })
 }
 
@@ -136,7 +140,7 @@ fn add_families(families: &mut [bool; 2], added: [bool; 2]) {
 }
 
 /// True unless the pod asks for certain families or addresses, or gets those of its virtual machine.
-fn shows_configuration(pod: &Pod) -> bool {
+pub(crate) fn shows_configuration(pod: &Pod) -> bool {
     let Some(request) = &pod.request else {
         return true;
     };

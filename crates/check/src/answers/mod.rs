@@ -16,7 +16,7 @@ use calipam_model::pod::{Pod, PodRequest, evidence};
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_model::text::TextRef;
 
-pub(crate) use self::configuration::Configurations;
+pub(crate) use self::configuration::{Configurations, shows_configuration};
 pub(crate) use self::judge::{Judge, NodeRefusal, Nodes, WaitingPod};
 pub(crate) use self::kinds::{Kind, Kinds};
 use crate::Context;

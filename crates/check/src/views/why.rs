@@ -11,7 +11,7 @@ use calipam_model::text::Text;
 use calipam_model::words::joined;
 
 use super::gone_node::LeftOfNode;
-use crate::answers::{Answers, Kinds, families_of};
+use crate::answers::{Answers, Kinds, families_of, shows_configuration};
 use crate::names::{name_of_pod, short};
 use crate::{Context, Finding, Severity, Subject};
 
@@ -340,18 +340,20 @@ fn explain_pod(
     Some(Explanation::new(Some(pod), &node, state))
 }
 
-/// The addresses of a pod. If Calico's annotation is blank, the status counts.
+/// The addresses of a pod. If it owns none, because Calico's annotation is blank or they bypass IPAM, the status counts,
+/// and then the annotation.
 fn addresses_of(pod: &Pod) -> Vec<IpAddr> {
-    let addresses: Vec<IpAddr> = pod.addresses().collect();
-    if addresses.is_empty() {
-        return pod.named_by(evidence::STATUS).collect();
+    let mut addresses: Vec<IpAddr> = pod.addresses().collect();
+    for source in [evidence::STATUS, evidence::CNI] {
+        if addresses.is_empty() {
+            addresses.extend(pod.named_by(source));
+        }
     }
     addresses
 }
 
 /// Explains a pod that has addresses; `None` if it has none.
 fn explain_served(context: &Context<'_>, changed: &Snapshot, pod: &Pod, node: &str) -> Option<Explanation> {
-    let is_blank = pod.addresses().next().is_none();
     let addresses = addresses_of(pod);
     if addresses.is_empty() || pod.waits() {
         return None;
@@ -360,7 +362,7 @@ fn explain_served(context: &Context<'_>, changed: &Snapshot, pod: &Pod, node: &s
     let families = families_of(addresses.iter().copied());
     let critical = critical_findings(context, &addresses);
     let mut explained = Explanation::new(Some(pod), node, RequestState::Has(addresses));
-    explained.is_blank = is_blank;
+    explained.is_blank = pod.has_blank_annotation();
     explained.critical = critical;
     if let Some(answers) = Answers::on(context, changed)
         && answers.asks_for_any_family(pod)
@@ -495,12 +497,7 @@ impl Answers<'_, '_> {
         {
             return false;
         }
-        match &pod.request {
-            Some(request) => {
-                request.annotations.families.is_empty() && request.annotations.addresses.is_empty()
-            }
-            None => true,
-        }
+        shows_configuration(pod)
     }
 
     /// True if the answer for a pod depends on the labels of its namespace, which were not read.

@@ -79,6 +79,8 @@ fn cases() -> Vec<Case> {
         pools::pools_that_the_configuration_could_name(),
         requests::pods_of_another_plugin(),
         requests::floating_addresses(),
+        requests::addresses_without_ipam("Pending"),
+        requests::addresses_without_ipam("Running"),
         requests::names_of_no_pool(),
     ]
 }

@@ -230,6 +230,50 @@ pub(super) fn floating_addresses() -> Case {
     }
 }
 
+/// A pod that has got the address that it names, without IPAM. The kubelet has not written its status yet, or has.
+pub(super) fn addresses_without_ipam(phase: &'static str) -> Case {
+    let pools = [
+        ("default", pool("10.42.0.0/16", json!({}))),
+        ("six", pool("fd42::/64", json!({}))),
+    ];
+    let mut lists = Lists::new(&pools, &[("n1", json!({}))]);
+    lists.block("10.42.0.0/26", "n1", 2);
+    let annotations = json!({"cni.projectcalico.org/ipAddrsNoIpam": r#"["203.0.113.7"]"#});
+    lists.pod(
+        "shop/first",
+        "n1",
+        annotations.clone(),
+        CREATED,
+        Some("203.0.113.7"),
+    );
+    lists.edit_pod("shop/first", |pod| {
+        pod["metadata"]["annotations"]["cni.projectcalico.org/containerID"] = SANDBOX.into();
+        pod["status"]["phase"] = phase.into();
+        if phase == "Pending" {
+            pod["status"] = json!({"phase": phase});
+        }
+    });
+    lists.pod("shop/next", "n1", annotations, CREATED, None);
+    Case {
+        name: "addresses without IPAM",
+        lists,
+        findings: &[],
+        answers: &[
+            (
+                "explain --pod shop/first",
+                0,
+                "shop/first has 203.0.113.7 on n1\n",
+            ),
+            (
+                "explain --pod shop/next",
+                0,
+                "shop/next names its addresses itself: IPAM is not used\n",
+            ),
+        ],
+        also_on: &[Place::Kubernetes, Place::Etcd],
+    }
+}
+
 pub(super) fn names_of_no_pool() -> Case {
     let pools = [
         ("default", pool("10.67.0.0/16", json!({}))),
