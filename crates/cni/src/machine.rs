@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use calipam_model::handle::of_machine;
+use calipam_model::handle::{check_machine_names, of_machine};
+
+use crate::protocol::CniError;
 
 /// The owner of a pod's addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,15 @@ impl Machine {
         of_machine(network, &self.namespace, &self.name)
     }
 
+    /// Checks that the machine's names are not too long for its handle in a network.
+    pub(crate) fn check_handle(&self, network: &str) -> Result<(), CniError> {
+        check_machine_names(network, &self.namespace, &self.name).map_err(|too_long| {
+            CniError::internal(too_long.to_string()).with_details(
+                "give it a shorter name, or set kubeVirtVMAddressPersistence in the IPAM configuration to Disabled",
+            )
+        })
+    }
+
     /// Adds the instance's name, and the UIDs of instance, machine and migration, to an allocation's attributes.
     pub(crate) fn describe(&self, attributes: &mut BTreeMap<String, String>) {
         let mut add = |key: &str, value: &str| attributes.insert(key.to_owned(), value.to_owned());
@@ -51,6 +62,8 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
+    use calipam_model::handle::MAX_MACHINE_HANDLE;
+
     use super::*;
 
     fn machine(name: &str) -> Machine {
@@ -62,6 +75,17 @@ mod tests {
             migration: None,
             is_being_deleted: false,
         }
+    }
+
+    #[test]
+    fn names_at_which_calico_crashes_are_refused() {
+        let longest = MAX_MACHINE_HANDLE - "net.vmi.ns.".len();
+        assert_eq!(machine(&"v".repeat(longest)).check_handle("net"), Ok(()));
+        let refusal = machine(&"v".repeat(longest + 1)).check_handle("net").unwrap_err();
+        assert!(
+            refusal.msg.contains("its handle would have 129 characters"),
+            "{refusal}"
+        );
     }
 
     #[test]

@@ -25,6 +25,42 @@ pub fn clean_id(id: &str) -> &str {
 pub const OF_MACHINE: &str = ".vmi.";
 /// The largest number of characters in the handle of a virtual machine. A hash replaces longer names.
 pub const MAX_MACHINE_HANDLE: usize = 128;
+/// The number of characters of the hash.
+pub const MACHINE_HASH: usize = 43;
+
+/// The names of a virtual machine are too long for its handle.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the name of virtual machine {machine} is too long: its handle would have {length} characters, and Calico's programs \
+     crash at more than {MAX_MACHINE_HANDLE}"
+)]
+pub struct MachineNameTooLong {
+    /// The machine's namespace and name (`namespace/name`).
+    pub machine: String,
+    /// The number of characters that its handle would have.
+    pub length: usize,
+    /// The number of characters to which Calico cuts the hash.
+    pub left_for_hash: usize,
+}
+
+/// Checks that Calico's programs can make the handle of a virtual machine in a network. They cut the hash to the length
+/// that is left, so the plugin, and Felix after a migration, crash if the hash is shorter.
+///
+/// # Errors
+/// If they crash at these names.
+pub fn check_machine_names(network: &str, namespace: &str, name: &str) -> Result<(), MachineNameTooLong> {
+    let prefix = network.len() + OF_MACHINE.len();
+    let length = prefix + namespace.len() + ".".len() + name.len();
+    let left_for_hash = MAX_MACHINE_HANDLE.saturating_sub(prefix + "_".len());
+    if length <= MAX_MACHINE_HANDLE || (1..=MACHINE_HASH).contains(&left_for_hash) {
+        return Ok(());
+    }
+    Err(MachineNameTooLong {
+        machine: format!("{namespace}/{name}"),
+        length,
+        left_for_hash,
+    })
+}
 
 /// Returns the handle of a virtual machine's addresses in a network. A hash replaces names that are too long.
 pub fn of_machine(network: &str, namespace: &str, name: &str) -> String {
@@ -309,6 +345,21 @@ mod tests {
         assert_eq!(odd.len(), MAX_MACHINE_HANDLE - 1);
         let fits = of_machine("net", "ns", &"v".repeat(MAX_MACHINE_HANDLE - "net.vmi.ns.".len()));
         assert!(fits.len() == MAX_MACHINE_HANDLE && fits.ends_with('v'));
+    }
+
+    #[test]
+    fn calico_cuts_the_hash_only_if_the_network_leaves_less_for_it() {
+        let long = "v".repeat(60);
+        for (left_for_hash, is_too_long) in [
+            (MACHINE_HASH + 1, true),
+            (MACHINE_HASH, false),
+            (1, false),
+            (0, true),
+        ] {
+            let network = "n".repeat(MAX_MACHINE_HANDLE - ".vmi._".len() - left_for_hash);
+            let checked = check_machine_names(&network, "ns", &long);
+            assert_eq!(checked.is_err(), is_too_long, "{left_for_hash} are left");
+        }
     }
 
     #[test]

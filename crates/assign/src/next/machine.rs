@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use calipam_model::handle::{MAX_MACHINE_HANDLE, OF_MACHINE, of_machine};
+use calipam_model::handle::{MACHINE_HASH, MachineNameTooLong, OF_MACHINE, check_machine_names, of_machine};
 use calipam_model::plugin::Plugin;
 use calipam_model::service::Machine;
 use calipam_model::snapshot::{DatastoreKind, Source};
@@ -17,8 +17,6 @@ use crate::owners::{NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates};
 
 /// The network of Calico's usual CNI configuration.
 const NETWORK: &str = "k8s-pod-network";
-/// The length of the hash with which Calico's plugin replaces longer names.
-const HASH: usize = 43;
 
 /// The handle of a pod's virtual machine, and the addresses that it has already.
 pub(super) struct MachineAddresses {
@@ -74,11 +72,7 @@ impl Outlook<'_> {
             return Ok(None);
         }
         let plugin = self.plugin_on(pod.node);
-        if plugin == Plugin::Calico
-            && let Some(crash) = crash_at_name(namespace, name)
-        {
-            return Err(crash);
-        }
+        check_machine_names(NETWORK, namespace, name).map_err(|too_long| refused_name(too_long, plugin))?;
         let handle = self.machine_handle(namespace, name);
         let addresses = self.machine_addresses(plugin, &handle)?;
         if addresses.is_empty() && is_target {
@@ -175,18 +169,15 @@ fn is_of_machine(id: &str, namespace: &str, name: &str) -> bool {
     false
 }
 
-/// The refusal of a virtual machine whose handle would be too long. Calico's plugin replaces the names by a hash, cuts the
-/// hash to the length that is left, which is more than the hash has, and crashes.
-fn crash_at_name(namespace: &str, name: &str) -> Option<Refused> {
-    let prefix = NETWORK.len() + OF_MACHINE.len();
-    let names = namespace.len() + ".".len() + name.len();
-    if prefix + names <= MAX_MACHINE_HANDLE {
-        return None;
-    }
-    let end = MAX_MACHINE_HANDLE - "_".len() - prefix;
-    let calico_message = format!(
-        "netplugin failed: \"panic: runtime error: slice bounds out of range [:{end}] with length {HASH}…"
-    );
-    let reason = Reason::MachineNameTooLong(format!("{namespace}/{name}"));
-    Some(Refused::new(reason, calico_message))
+/// The refusal of a virtual machine whose names are too long for its handle. Calico's plugin crashes.
+fn refused_name(too_long: MachineNameTooLong, plugin: Plugin) -> Refused {
+    let message = if plugin == Plugin::Calico {
+        format!(
+            "netplugin failed: \"panic: runtime error: slice bounds out of range [:{}] with length {MACHINE_HASH}…",
+            too_long.left_for_hash
+        )
+    } else {
+        too_long.to_string()
+    };
+    Refused::new(Reason::MachineNameTooLong(too_long.machine), message)
 }

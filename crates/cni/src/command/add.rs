@@ -15,7 +15,8 @@ use crate::protocol::{Arguments, CniError};
 /// Assigns addresses to the container.
 ///
 /// # Errors
-/// If the arguments are invalid, the call is refused, too few addresses are free, or the datastore fails.
+/// If the arguments are invalid, the call is refused, too few addresses are free, the name of the pod's machine is too
+/// long, or the datastore fails.
 pub(crate) async fn add(call: &Call) -> Result<Added, CniError> {
     let allocator = call.connect().await?;
     let found = ownership::find(call, allocator).await?;
@@ -27,6 +28,7 @@ pub(crate) async fn add(call: &Call) -> Result<Added, CniError> {
     let mut attributes: BTreeMap<String, String> =
         call.identity.attributes(Timestamp::now()).into_iter().collect();
     if let Owner::Machine(machine) = &found.owner {
+        machine.check_handle(&call.configuration.name)?;
         machine.describe(&mut attributes);
     }
     let ipam = &call.configuration.ipam;

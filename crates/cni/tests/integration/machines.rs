@@ -25,18 +25,28 @@ fn kubevirt(kind: &str, name: &str, metadata: &Value) -> Value {
 
 /// Creates a machine, its instance, and a pod of the instance.
 fn start_machine(server: &KubeApiserver) {
-    let machine = kubevirt("VirtualMachine", "vm", &json!({"finalizers": ["test/keep"]}));
-    create(server, MACHINES, &[machine]).unwrap();
-    let owner = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "vm",
-        "uid": read(server, &format!("{MACHINES}/vm"))["metadata"]["uid"], "controller": true}]);
-    let instance = kubevirt("VirtualMachineInstance", "vm", &json!({"ownerReferences": owner}));
-    create(server, INSTANCES, &[instance]).unwrap();
+    create_machine(server, "vm");
     start_pod(server, "virt-launcher-vm-1", &json!({}));
 }
 
+/// Creates a machine and its instance.
+fn create_machine(server: &KubeApiserver, name: &str) {
+    let machine = kubevirt("VirtualMachine", name, &json!({"finalizers": ["test/keep"]}));
+    create(server, MACHINES, &[machine]).unwrap();
+    let owner = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": name,
+        "uid": read(server, &format!("{MACHINES}/{name}"))["metadata"]["uid"], "controller": true}]);
+    let instance = kubevirt("VirtualMachineInstance", name, &json!({"ownerReferences": owner}));
+    create(server, INSTANCES, &[instance]).unwrap();
+}
+
 fn start_pod(server: &KubeApiserver, name: &str, labels: &Value) {
-    let owner = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm",
-        "uid": read(server, &format!("{INSTANCES}/vm"))["metadata"]["uid"], "controller": true}]);
+    start_pod_of(server, "vm", name, labels);
+}
+
+/// Creates a pod of a machine's instance.
+fn start_pod_of(server: &KubeApiserver, machine: &str, name: &str, labels: &Value) {
+    let owner = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": machine,
+        "uid": read(server, &format!("{INSTANCES}/{machine}"))["metadata"]["uid"], "controller": true}]);
     let pod = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": "ns", "labels": labels, "ownerReferences": owner},
         "spec": {"nodeName": "a", "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]}});
@@ -99,6 +109,26 @@ fn a_machine_keeps_its_addresses() {
         runtime.call("ADD", "c4", &args("virt-launcher-vm-3")).error().0,
         999
     );
+}
+
+/// Calico's plugin crashes at such a name, and Kubernetes takes no handle with the name that it would have.
+#[test]
+fn a_machine_whose_name_is_too_long_for_a_handle_is_refused_before_anything_is_written() {
+    let world = World::kubernetes(Flavour::Classic);
+    let (server, runtime) = (world.server(), world.runtime());
+    let name = "v".repeat(200);
+    create_machine(server, &name);
+    start_pod_of(server, &name, "virt-launcher-vvv-1", &json!({}));
+    let (code, text) = runtime.call("ADD", "c1", &args("virt-launcher-vvv-1")).error();
+    assert!(
+        code == 999 && text.contains("its handle would have 211 characters"),
+        "{text}"
+    );
+    world.assert_empty();
+    runtime.call("DEL", "c1", &args("virt-launcher-vvv-1")).success();
+    set_persistence(&world, "Disabled");
+    runtime.call("ADD", "c2", &args("virt-launcher-vvv-1")).success();
+    assert_eq!(world.allocated()[0].1, "net.c2");
 }
 
 /// The first owner record in the only block.
