@@ -54,6 +54,8 @@ fn each_case_wherever_the_data_is() {
         requests_that_cannot_be_met(),
         one_family_is_full_and_the_other_refused(),
         services_of_other_types(),
+        a_service_that_was_created_again(&["198.51.100.1"]),
+        a_service_that_was_created_again(&["198.51.100.0"]),
     ] {
         case.check("lists", |line| case.lists.run(line));
         case.lists.write_to(&server);
@@ -218,6 +220,65 @@ fn an_address_of_another_load_balancer() -> Case {
             "Calico does not serve edge/nat: its loadBalancerClass is \"example.com/nat\"",
         )],
     }
+}
+
+/// The controller keeps the address of an earlier service of the same name, and puts either address into the status.
+fn a_service_that_was_created_again(ingress: &[&str]) -> Case {
+    let mut lists = cluster(&[("lb", for_services("198.51.100.0/24"))]);
+    lists.service_block("198.51.100.0/26", &["shop/web", "shop/web"]);
+    lists.edit_each("IPAMBlock", |block| {
+        let mut earlier = block["spec"]["attributes"][0].clone();
+        earlier["handle_id"] = "lb-earlier".into();
+        let records = block["spec"]["attributes"].as_array_mut().unwrap();
+        records.push(earlier);
+        let position = records.len() - 1;
+        block["spec"]["allocations"][0] = position.into();
+    });
+    lists.service("shop/web", json!({}), json!({}), ingress);
+    if ingress == ["198.51.100.0"] {
+        return Case {
+            lists,
+            findings: &["warning service-address-extra 198.51.100.1"],
+            answers: &[
+                (
+                    "shop/web",
+                    0,
+                    "198.51.100.0 is still recorded for an earlier service of this name",
+                ),
+                (
+                    "shop/web",
+                    0,
+                    "delete the service, wait until 198.51.100.0 is free",
+                ),
+            ],
+        };
+    }
+    Case {
+        lists,
+        findings: &["warning service-address-extra 198.51.100.0"],
+        answers: &[
+            (
+                "shop/web",
+                0,
+                "shop/web has 198.51.100.1; 198.51.100.0 is still recorded for an earlier service of this name",
+            ),
+            ("shop/web", 0, "`calipam release --ip 198.51.100.0"),
+        ],
+    }
+}
+
+#[test]
+fn a_service_that_was_created_again_is_a_cause() {
+    let says = "1 service was deleted and created again at once, and Calico's controller kept the earlier addresses: shop/web";
+    let released = a_service_that_was_created_again(&["198.51.100.1"]).lists;
+    released
+        .run("check")
+        .prints(says)
+        .prints("`calipam release --ip 198.51.100.0");
+    // The address that the status does not list is the service's own.
+    let listed = a_service_that_was_created_again(&["198.51.100.0"]).lists;
+    let run = listed.run("check").prints(says);
+    assert!(!run.stdout.contains("calipam release --ip"), "{}", run.stdout);
 }
 
 /// A pool for services exists, and nobody gives addresses.

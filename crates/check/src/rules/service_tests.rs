@@ -10,7 +10,7 @@ use super::kubernetes_tests::{kubernetes, running, verdict, versioned, with_pods
 use super::structure_tests::{self, evidence, findings, whole};
 use crate::Code;
 use crate::test_cluster::Cluster;
-use crate::views::explain_service;
+use crate::views::{explain_service, of_earlier_services};
 
 fn service_record(name: &str) -> Value {
     json!({"handle_id": "lb-x", "secondary": {"type": "LoadBalancer", "namespace": "default", "service": name}})
@@ -375,5 +375,29 @@ fn a_service_that_is_being_deleted_is_served_until_it_is_gone() {
     assert_eq!(
         explained(&recorded(deleted, &["10.250.0.0"])),
         "default/web is being deleted: until its finalizers are done, Calico treats it like any other service"
+    );
+}
+
+#[test]
+fn an_earlier_service_of_the_same_name_leaves_an_address_under_its_own_handle() {
+    let mut cluster = recorded(web(), &["10.250.0.0"]);
+    assert_eq!(explained(&cluster), "default/web has 10.250.0.0");
+    let service = Service {
+        uid: "u-0".into(),
+        ..cluster.0.services[0].value.clone()
+    };
+    let record = json!({"handle_id": service.handle(),
+        "secondary": {"type": "LoadBalancer", "namespace": "default", "service": "web"}});
+    cluster.block("10.250.0.4/30", "virtual:load-balancer", [record]);
+    assert_eq!(
+        explained(&cluster),
+        "default/web has 10.250.0.0; 10.250.0.4 is still recorded for an earlier service of this name"
+    );
+    assert_eq!(of_earlier_services(&cluster.0).len(), 1);
+    cluster.0.services[0].value.is_internal = true;
+    assert_eq!(
+        of_earlier_services(&cluster.0).len(),
+        0,
+        "the controller releases the address"
     );
 }

@@ -80,12 +80,27 @@ impl ServiceExplanation {
         } else {
             String::new()
         };
-        let sentence = sentence + &released;
+        let sentence = sentence + &released + &self.earlier();
         match &self.unread_wish {
             Some(wish) => {
                 format!("{sentence}; this version of Calico does not read its spec.loadBalancerIP {wish}")
             }
             None => sentence,
+        }
+    }
+
+    /// The clause about the addresses of an earlier service of this name; empty if there are none.
+    fn earlier(&self) -> String {
+        match self.of_earlier.len() {
+            0 => String::new(),
+            1 => format!(
+                "; {} is still recorded for an earlier service of this name",
+                self.of_earlier[0]
+            ),
+            _ => format!(
+                "; {} are still recorded for an earlier service of this name",
+                joined(&self.of_earlier, ", ")
+            ),
         }
     }
 

@@ -29,6 +29,8 @@ pub struct ServiceExplanation {
     pub state: ServiceState,
     /// The addresses that Calico has recorded for the service.
     pub recorded: Vec<IpAddr>,
+    /// The addresses that are still recorded for an earlier service of the same name.
+    pub of_earlier: Vec<IpAddr>,
     /// True if the controller releases the recorded addresses, because it does not serve the service.
     pub is_abandoned: bool,
     /// The addresses in the service's status.
@@ -139,8 +141,7 @@ pub(crate) struct Services<'c, 's> {
     /// True if an enabled pool is for services.
     pub(crate) has_pool: bool,
     outlook: OnceCell<Option<Outlook<'s>>>,
-    /// The addresses that are recorded for services, by handle.
-    recorded: OnceCell<HashMap<String, BTreeSet<IpAddr>>>,
+    recorded: OnceCell<Recorded>,
     /// Answers to services without an address, by request and namespace.
     remembered: RefCell<BTreeMap<(ServiceRequest, &'s str), ServiceAnswer>>,
 }
@@ -202,6 +203,7 @@ impl<'c, 's> Services<'c, 's> {
             service: service.full_name(),
             state: ServiceState::NotKnown,
             recorded: recorded.iter().copied().collect(),
+            of_earlier: self.all_recorded().for_earlier(service),
             is_abandoned: false,
             ingress: service.ingress.clone(),
             families: Vec::new(),
@@ -342,10 +344,12 @@ impl<'c, 's> Services<'c, 's> {
 
     /// The addresses that the controller has recorded for a service, in blocks for services.
     fn recorded_for(&self, service: &Service) -> Option<&BTreeSet<IpAddr>> {
-        let by_handle = self
-            .recorded
-            .get_or_init(|| recorded_services(self.context.snapshot));
-        by_handle.get(&service.handle())
+        self.all_recorded().by_handle.get(&service.handle())
+    }
+
+    fn all_recorded(&self) -> &Recorded {
+        self.recorded
+            .get_or_init(|| Recorded::in_blocks(self.context.snapshot))
     }
 
     /// True if the service's status lacks an address of a family.
@@ -357,27 +361,71 @@ impl<'c, 's> Services<'c, 's> {
     }
 }
 
-/// The addresses that blocks for services record for services, by handle.
-fn recorded_services(snapshot: &Snapshot) -> HashMap<String, BTreeSet<IpAddr>> {
-    let mut by_handle: HashMap<String, BTreeSet<IpAddr>> = HashMap::new();
-    for stored in &snapshot.blocks {
-        let content = &stored.value.content;
-        let Some(block) = content.usable() else { continue };
-        let is_for_services =
-            matches!(content.owner(), Some(BlockOwner::Virtual(name)) if name == LOAD_BALANCER);
-        if !is_for_services {
-            continue;
-        }
-        for allocation in block.allocations() {
-            let record = &allocation.attribute;
-            let names_service = record.get("namespace").is_some() && record.get("service").is_some();
-            if let Some(handle) = record.clean_handle()
-                && names_service
-            {
-                let addresses = by_handle.entry(handle.to_string()).or_default();
-                addresses.insert(allocation.address);
+/// The addresses that blocks for services record for services.
+#[derive(Default)]
+struct Recorded {
+    by_handle: HashMap<String, BTreeSet<IpAddr>>,
+    /// The handles under each namespace and name.
+    handles: HashMap<(String, String), BTreeSet<String>>,
+}
+
+impl Recorded {
+    fn in_blocks(snapshot: &Snapshot) -> Self {
+        let mut recorded = Self::default();
+        for stored in &snapshot.blocks {
+            let content = &stored.value.content;
+            let Some(block) = content.usable() else { continue };
+            let is_for_services =
+                matches!(content.owner(), Some(BlockOwner::Virtual(name)) if name == LOAD_BALANCER);
+            if !is_for_services {
+                continue;
+            }
+            for allocation in block.allocations() {
+                let record = &allocation.attribute;
+                if let Some(handle) = record.clean_handle()
+                    && let Some(namespace) = record.get("namespace")
+                    && let Some(name) = record.get("service")
+                {
+                    let handle = handle.to_string();
+                    let name = (namespace.to_string(), name.to_string());
+                    recorded.handles.entry(name).or_default().insert(handle.clone());
+                    let addresses = recorded.by_handle.entry(handle).or_default();
+                    addresses.insert(allocation.address);
+                }
             }
         }
+        recorded
     }
-    by_handle
+
+    /// The addresses that are recorded for an earlier service with the same namespace and name: under a handle that was
+    /// made of another UID. Calico's controller keeps them while a service with this name exists.
+    fn for_earlier(&self, service: &Service) -> Vec<IpAddr> {
+        let name = (service.namespace.clone(), service.name.clone());
+        let Some(handles) = self.handles.get(&name) else {
+            return Vec::new();
+        };
+        let own = service.handle();
+        let mut addresses = BTreeSet::new();
+        for handle in handles.iter().filter(|handle| **handle != own) {
+            addresses.extend(self.by_handle.get(handle).into_iter().flatten().copied());
+        }
+        addresses.into_iter().collect()
+    }
+}
+
+/// The addresses that are recorded for earlier services, by the name (`namespace/name`) of the service that Calico's
+/// controller serves now.
+pub fn of_earlier_services(snapshot: &Snapshot) -> BTreeMap<String, Vec<IpAddr>> {
+    let mut by_name = BTreeMap::new();
+    let Some(Ok(controller)) = snapshot.serves_services() else {
+        return by_name;
+    };
+    let recorded = Recorded::in_blocks(snapshot);
+    for service in snapshot.services.iter().map(|stored| &stored.value) {
+        let addresses = recorded.for_earlier(service);
+        if service.is_managed(controller) && !addresses.is_empty() {
+            by_name.insert(service.full_name(), addresses);
+        }
+    }
+    by_name
 }

@@ -48,7 +48,7 @@ pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
 pub use self::service::explain_service;
 pub use self::why::{Asking, Explanation, FamilyAnswer, RequestState, explain};
 pub use crate::record::AddressState;
-pub use crate::services::{FamilyOfService, ServiceExplanation, ServiceState};
+pub use crate::services::{FamilyOfService, ServiceExplanation, ServiceState, of_earlier_services};
 
 /// A number of addresses. IPv6 pools can have more than fit into 64 bits. In JSON and YAML, values up to 2^53, which
 /// every reader keeps exactly, are numbers; larger ones are strings of decimal digits.

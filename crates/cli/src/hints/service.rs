@@ -1,5 +1,7 @@
 //! The commands that help if a LoadBalancer service has no address.
 
+use std::net::IpAddr;
+
 use calipam_assign::{NotAsked, PoolPassedOver, Reason, Refused};
 use calipam_check::views::{FamilyOfService, ServiceExplanation, ServiceState};
 use calipam_check::{PoolChange, Remedy};
@@ -17,6 +19,9 @@ const SERVE: &str = r#"{"spec":{"controllers":{"loadBalancer":{"assignIPs":"AllS
 /// Returns the next steps, the most likely one first.
 pub(crate) fn steps(explanation: &ServiceExplanation) -> Vec<String> {
     let mut steps = steps_for_state(explanation);
+    for address in &explanation.of_earlier {
+        steps.push(step_for_earlier(explanation, *address));
+    }
     if let Some(wish) = &explanation.unread_wish {
         let annotate = annotate(explanation, request::ADDRESSES, &format!("[\"{wish}\"]"));
         steps.push(format!(
@@ -24,6 +29,21 @@ pub(crate) fn steps(explanation: &ServiceExplanation) -> Vec<String> {
         ));
     }
     steps
+}
+
+/// Suggests how an address of an earlier service of the same name comes free.
+fn step_for_earlier(explanation: &ServiceExplanation, address: IpAddr) -> String {
+    if explanation.ingress.contains(&address) {
+        return format!(
+            "delete the service, wait until {address} is free, and create the service again: {}",
+            show_address(&address)
+        );
+    }
+    let release = Remedy::ReleaseAddress(address);
+    format!(
+        "release the address of the earlier service: {}",
+        line(&release, Reader::Operator)
+    )
 }
 
 /// Suggests how a service gets an address, by the reason why it has none.

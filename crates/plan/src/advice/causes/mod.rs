@@ -10,6 +10,7 @@ mod finished_pods;
 mod old_calico;
 mod other_plugin;
 mod pools;
+mod recreated_services;
 mod repeated_starts;
 mod restored;
 mod settings;
@@ -27,7 +28,7 @@ use super::worst;
 type Find = fn(&Facts<'_>) -> Vec<Found>;
 
 /// The causes, in the order in which they take findings. Each finding belongs to one cause at most.
-const LIST: [(&str, Find); 14] = [
+const LIST: [(&str, Find); 15] = [
     ("restored-backup", restored::find),
     ("deleted-nodes", deleted_nodes::find),
     ("finished-pods", finished_pods::find),
@@ -35,6 +36,7 @@ const LIST: [(&str, Find); 14] = [
     ("other-plugin", other_plugin::plugin),
     ("address-by-annotation", other_plugin::annotation),
     ("other-load-balancer", other_plugin::load_balancer),
+    ("recreated-service", recreated_services::find),
     ("block-size-changed", block_size::find),
     ("edited-by-hand", by_hand::find),
     ("old-calico", old_calico::find),
