@@ -27,7 +27,7 @@ pub struct CalicoctlView {
     /// The addresses of services that get their addresses from Calico.
     pub service_addresses: Vec<AddressOwner>,
     pub workloads: Vec<AddressOwner>,
-    /// The number of addresses in use.
+    /// The number of addresses in use, with those that Windows reserves.
     pub in_use: usize,
     /// The number of handles that something refers to.
     pub good_handles: usize,
@@ -64,7 +64,8 @@ pub struct CalicoctlAllocation {
     /// The attribute `timestamp`, verbatim.
     #[serde(rename = "creationTimestamp", skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// True unless the address is cooling down, or calipam finds it leaked. Young addresses count as in use.
+    /// True unless calipam finds the address leaked, or it is cooling down and has no owner. Young addresses count as in
+    /// use.
     pub in_use: bool,
     /// True if the address's node does not own the block.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -108,10 +109,14 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     let context = Context::new(snapshot, &Options::default());
     let leaked: HashSet<IpAddr> = report.leaked().collect();
     let mut blocks = Vec::new();
+    let mut in_use: HashSet<IpAddr> = HashSet::new();
     for indexed in &context.index.blocks {
         let Some(block) = indexed.usable else { continue };
         let mut allocations = Vec::new();
         for allocation in block.allocations() {
+            if allocation.attribute.is_windows_reserved() {
+                in_use.insert(allocation.address);
+            }
             let is_leaked = leaked.contains(&allocation.address);
             allocations.push(describe_allocation(&context, block, &allocation, is_leaked));
         }
@@ -125,7 +130,6 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     let mut tunnels = Vec::new();
     let mut service_addresses = Vec::new();
     let mut workloads = Vec::new();
-    let mut in_use: HashSet<IpAddr> = HashSet::new();
     for used in &context.index.uses {
         in_use.insert(used.address);
         let owner = AddressOwner {
@@ -229,7 +233,7 @@ fn describe_allocation(
         kind: value_of("type"),
         timestamp: value_of("timestamp"),
         cooling: attribute.is_cooling(),
-        in_use: !is_leaked && !attribute.is_cooling(),
+        in_use: !is_leaked && (!attribute.is_cooling() || !owners.is_empty()),
         owners,
     }
 }

@@ -178,7 +178,8 @@ fn utilisation(snapshot: &Snapshot, wanted: Rows) -> String {
     draw(&columns, rows)
 }
 
-/// Formats a row. Addresses in corrupt blocks count as in use.
+/// Formats a row. Addresses in corrupt blocks count as in use. As in calicoctl, an address that is in use and in a
+/// reservation counts as both.
 fn row(kind: &str, cidr: IpNet, tally: &Tally) -> Vec<String> {
     let in_use = tally.in_use + tally.cooling + tally.windows_reserved + tally.unknown;
     vec![
@@ -186,7 +187,7 @@ fn row(kind: &str, cidr: IpNet, tally: &Tally) -> Vec<String> {
         cidr.to_string(),
         five_digits(tally.total),
         share(in_use, tally.total),
-        share(tally.reserved, tally.total),
+        share(tally.total - tally.usable, tally.total),
         share(tally.free, tally.total),
     ]
 }

@@ -68,10 +68,13 @@ impl View for PoolList {
         let mut notes: Vec<String> = Vec::new();
         for pool in self.pools.iter().filter(|pool| pool.unknown.0 > 0) {
             let name = &pool.name;
+            let are = if pool.unknown.0 == 1 {
+                "address is in a block that is"
+            } else {
+                "addresses are in blocks that are"
+            };
             let unknown = thousands(pool.unknown);
-            notes.push(format!(
-                "{name}: {unknown} addresses are in blocks that are corrupt or cannot be decoded"
-            ));
+            notes.push(format!("{name}: {unknown} {are} corrupt or cannot be decoded"));
         }
         for pool in &self.pools {
             if let Some([first, last]) = pool.cooled {
