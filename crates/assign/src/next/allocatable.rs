@@ -5,10 +5,12 @@
 use std::collections::HashSet;
 
 use calipam_model::IpNet;
+use calipam_model::cidr;
 use calipam_model::pool::{Pool, PoolUse};
 
 use super::Outlook;
-use super::pool_room::{PoolUser, Room};
+use super::claims::Holder;
+use super::pool_room::{PoolUser, RESERVED_FOR_WINDOWS, Room};
 use crate::capacity::ClaimDecision;
 use crate::event::PoolPassedOver;
 use crate::family::Family;
@@ -37,6 +39,12 @@ pub enum PoolLimit {
     /// The prefix length of the pool's blocks is longer than an address.
     #[error("its blocks would be /{0}, which is longer than an address")]
     ImpossibleBlocks(u8),
+    /// Windows nodes get no address, because strict affinity is off.
+    #[error("Windows nodes need strict affinity, but it is off")]
+    WindowsNeedsStrictAffinity,
+    /// Windows nodes get no address from blocks of so few addresses.
+    #[error("Windows reserves every address in blocks this small")]
+    TooSmallForWindows,
     /// Nodes are not allowed to claim blocks.
     #[error("nodes cannot claim blocks")]
     AutoAllocationOff,
@@ -114,8 +122,20 @@ impl<'s> Outlook<'s> {
             return Allocatable::unknown(PoolLimit::BrokenSelector);
         }
 
-        let mut holders = self.holders(wanted);
-        let is_served = holders.iter().any(|holder| self.serves(pool, *holder));
+        let windows_limit = self.windows_limit(pool, wanted);
+        let (refused, mut holders): (Vec<_>, Vec<_>) = self
+            .holders(wanted)
+            .into_iter()
+            .partition(|holder| holder.is_windows() && windows_limit.is_some());
+        let serves_any = |holders: &[Holder<'_>]| holders.iter().any(|holder| self.serves(pool, *holder));
+        let is_served = serves_any(&holders);
+        let is_served_to_refused = pool.automatic && serves_any(&refused);
+        let windows_limit = windows_limit.filter(|_| is_served_to_refused);
+        if let Some(limit) = windows_limit.clone()
+            && !is_served
+        {
+            return Allocatable::none(limit);
+        }
         let only_by_name = if !pool.automatic {
             Some(PoolLimit::Manual)
         } else if is_served {
@@ -136,6 +156,7 @@ impl<'s> Outlook<'s> {
         }
         let room = self.room(pool, &users);
         let (addresses, mut limits) = self.distribute(pool, &room, total_claimable(&users), free);
+        limits.extend(windows_limit.filter(|_| addresses < free));
 
         let Some(limit) = only_by_name else {
             return Allocatable {
@@ -150,6 +171,19 @@ impl<'s> Outlook<'s> {
             by_name: Some(addresses),
             limits,
         }
+    }
+
+    /// The reason why Windows nodes get no address from a pool, if so.
+    fn windows_limit(&self, pool: &Pool, wanted: PoolUse) -> Option<PoolLimit> {
+        if wanted != PoolUse::Workload {
+            return None;
+        }
+        if !self.config.serves_windows() {
+            return Some(PoolLimit::WindowsNeedsStrictAffinity);
+        }
+        let place = cidr::block_around(pool.cidr.addr(), pool.block_size)?;
+        let is_too_small = cidr::is_v4(place) && cidr::size(place) <= RESERVED_FOR_WINDOWS;
+        is_too_small.then_some(PoolLimit::TooSmallForWindows)
     }
 
     /// Returns the number of blocks that each node may still claim from a pool. For a manual pool, these are the claims

@@ -41,6 +41,11 @@ impl<'s> Holder<'s> {
         self.key().1
     }
 
+    /// True for a Windows node.
+    pub(super) fn is_windows(self) -> bool {
+        self.0.is_some_and(Node::is_windows)
+    }
+
     /// The labels to which node selectors are applied. The virtual owner has none.
     fn labels(self) -> &'s BTreeMap<String, String> {
         self.0.map_or(&NO_LABELS, |node| &node.labels)

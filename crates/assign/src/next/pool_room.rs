@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use calipam_model::affinity::AffinityType;
-use calipam_model::block::{Block, BlockContent};
+use calipam_model::block::{Block, BlockContent, WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};
 use calipam_model::cidr_set::{CidrSet, around, inside};
 use calipam_model::pool::Pool;
 use calipam_model::{IpNet, cidr};
@@ -11,6 +11,9 @@ use calipam_model::{IpNet, cidr};
 use super::claims::{Holder, key_of_owner};
 use super::{Outlook, reclaims_empty_blocks};
 use crate::auto::assignable;
+
+/// The number of addresses in an IPv4 block of a Windows node that it reserves.
+pub(super) const RESERVED_FOR_WINDOWS: u128 = (WINDOWS_RESERVED_FIRST + WINDOWS_RESERVED_LAST) as u128;
 
 /// The free addresses of a pool, and the room for new blocks.
 #[derive(Default)]
@@ -32,8 +35,11 @@ pub(super) struct Room {
     pub places: u128,
     /// The number of addresses in these places that are not reserved.
     pub unclaimed: u128,
-    /// The number of addresses in one place.
+    /// The number of addresses that a user gets in one place.
     pub per_place: u128,
+    /// The number of addresses in each new block that nobody gets: those that Windows nodes reserve, if all users are such
+    /// nodes.
+    reserved_per_block: u128,
     /// The number of places for which a user has an affinity. The user creates these blocks regardless of its block
     /// limit.
     pub pending_places: u128,
@@ -67,12 +73,16 @@ struct UsersOfPool<'s> {
 impl Outlook<'_> {
     /// Returns the free addresses of a pool, and the room for new blocks.
     pub(super) fn room(&self, pool: &Pool, users: &[PoolUser<'_>]) -> Room {
+        let all_run_windows = !users.is_empty() && users.iter().all(|user| user.holder.is_windows());
         let users = self.users_of_pool(pool, users);
         let blocks = self.indexed.blocks.as_slice();
         let larger_blocks = around(blocks, pool.cidr, |(cidr, _)| *cidr).flat_map(|range| &blocks[range]);
         let blocks_in_pool = &blocks[inside(blocks, pool.cidr, |(cidr, _)| *cidr)];
 
         let mut room = Room::default();
+        if all_run_windows && cidr::is_v4(pool.cidr) {
+            room.reserved_per_block = RESERVED_FOR_WINDOWS;
+        }
         let mut taken = Vec::new();
         let mut other_sizes = Vec::new();
         for (cidr, stored) in larger_blocks.chain(blocks_in_pool) {
@@ -156,7 +166,8 @@ impl Outlook<'_> {
         let Some(first_place) = cidr::block_around(pool.cidr.addr(), pool.block_size) else {
             return;
         };
-        room.per_place = cidr::size(first_place);
+        let size = cidr::size(first_place);
+        room.per_place = size.saturating_sub(room.reserved_per_block);
 
         let reservations = || self.reserved.within(pool.cidr);
         taken.extend(reservations().filter(|cidr| cidr.prefix_len() <= pool.block_size));
@@ -165,7 +176,8 @@ impl Outlook<'_> {
         let outside_taken = |cidr: IpNet| cidr::size(cidr).saturating_sub(room.taken.size_within(cidr));
         let all = outside_taken(pool.cidr);
         let reserved = reservations().map(outside_taken).fold(0, u128::saturating_add);
-        room.places = all / room.per_place;
+        room.places = all / size;
+        let reserved = reserved.saturating_add(room.places.saturating_mul(room.reserved_per_block));
         room.unclaimed = all.saturating_sub(reserved);
     }
 

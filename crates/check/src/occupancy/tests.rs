@@ -326,6 +326,39 @@ fn blocks_of_another_size_are_not_borrowed_from() {
 }
 
 #[test]
+fn windows_nodes_need_strict_affinity_and_reserve_addresses_of_each_new_block() {
+    let mut cluster = small();
+    cluster.0.pools[0].value.block_size = 29;
+    cluster.0.blocks.clear();
+    cluster.0.affinities.clear();
+    cluster.0.nodes.truncate(1);
+    assert_eq!(allocatable(&cluster), (Some(16), vec![]));
+    let labels = &mut cluster.0.nodes[0].value.labels;
+    labels.insert("kubernetes.io/os".into(), "windows".into());
+    assert_eq!(
+        allocatable(&cluster),
+        (Some(0), vec![Limit::WindowsNeedsStrictAffinity])
+    );
+    cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    assert_eq!(
+        allocatable(&cluster).0,
+        Some(4),
+        "a single block, four addresses of which are reserved"
+    );
+    cluster.0.pools[0].value.block_size = 30;
+    assert_eq!(allocatable(&cluster), (Some(0), vec![Limit::TooSmallForWindows]));
+    let linux = cluster.0.nodes[0].clone();
+    cluster.0.nodes.push(linux);
+    cluster.0.nodes[1].value.labels.clear();
+    cluster.0.nodes[1].value.name = "node-2".into();
+    assert_eq!(
+        allocatable(&cluster),
+        (Some(16), vec![]),
+        "another node gets all of them"
+    );
+}
+
+#[test]
 fn a_block_that_is_reserved_as_a_whole_takes_no_room_twice() {
     let mut cluster = small();
     cluster.resource("ipreservations/r", json!({"reservedCIDRs": ["10.244.1.4/30"]}));
