@@ -37,8 +37,8 @@ pub(super) struct Room {
     pub unclaimed: u128,
     /// The number of addresses that a user gets in one place.
     pub per_place: u128,
-    /// The number of addresses in each new block that nobody gets: those that Windows nodes reserve, if all users are such
-    /// nodes.
+    /// The number of addresses in each block that a user makes and nobody gets: those that Windows nodes reserve, if all
+    /// users are such nodes.
     reserved_per_block: u128,
     /// The number of places for which a user has an affinity. The user creates these blocks regardless of its block
     /// limit.
@@ -141,7 +141,13 @@ impl Outlook<'_> {
         } else {
             room.foreign += free;
             if free > 0 && self.can_be_claimed(cidr, &block, users) {
-                room.existing.push((free, cidr));
+                // An empty block is made anew.
+                let reserved = if block.is_empty() {
+                    room.reserved_per_block
+                } else {
+                    0
+                };
+                room.existing.push((free.saturating_sub(reserved), cidr));
             }
         }
     }

@@ -345,6 +345,19 @@ fn windows_nodes_need_strict_affinity_and_reserve_addresses_of_each_new_block() 
         Some(4),
         "a single block, four addresses of which are reserved"
     );
+    cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.32.1"}));
+    cluster.block("10.244.1.0/29", "host:gone", []);
+    cluster.block("10.244.1.8/29", "host:gone", []);
+    for block in ["10.244.1.0/29", "10.244.1.8/29"] {
+        cluster.affinity("host/gone", block, json!({"state": "confirmed"}));
+    }
+    assert_eq!(
+        allocatable(&cluster).0,
+        Some(4),
+        "one of the empty blocks is made anew"
+    );
+    cluster.0.blocks.clear();
+    cluster.0.affinities.clear();
     cluster.0.pools[0].value.block_size = 30;
     assert_eq!(allocatable(&cluster), (Some(0), vec![Limit::TooSmallForWindows]));
     let linux = cluster.0.nodes[0].clone();
