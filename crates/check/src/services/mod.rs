@@ -398,7 +398,8 @@ impl Recorded {
     }
 
     /// The addresses that are recorded for an earlier service with the same namespace and name: under a handle that was
-    /// made of another UID. Calico's controller keeps them while a service with this name exists.
+    /// made of another UID. Calico's controller keeps them while a service with this name exists, unless its
+    /// annotations name other pools or addresses.
     fn for_earlier(&self, service: &Service) -> Vec<IpAddr> {
         let name = (service.namespace.clone(), service.name.clone());
         let Some(handles) = self.handles.get(&name) else {
