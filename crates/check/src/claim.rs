@@ -1,7 +1,7 @@
 //! The owner that a record claims for an address (facts, section 4).
 
 use calipam_model::attributes::{AttributeRef, OwnerMap};
-use calipam_model::handle::OF_MACHINE;
+use calipam_model::handle::MACHINE_SEPARATOR;
 use calipam_model::names::RANDOM_SUFFIX;
 use calipam_model::node::TunnelKind;
 use calipam_model::service::Service;
@@ -292,14 +292,14 @@ pub(crate) fn may_be_launcher_of(pod: &str, machine: &str) -> bool {
     suffix.len() == RANDOM_SUFFIX && suffix.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Returns the parts of a machine's handle that could follow the network and [`OF_MACHINE`].
+/// Returns the parts of a machine's handle that could follow the network and [`MACHINE_SEPARATOR`].
 fn after_networks(handle: &str) -> impl Iterator<Item = &str> {
     handle
-        .match_indices(OF_MACHINE)
-        .map(|(position, _)| &handle[position + OF_MACHINE.len()..])
+        .match_indices(MACHINE_SEPARATOR)
+        .map(|(position, _)| &handle[position + MACHINE_SEPARATOR.len()..])
 }
 
-/// Returns true if `<namespace>.<machine>` or its hash follows the network. A container ID after [`OF_MACHINE`] belongs to
+/// Returns true if `<namespace>.<machine>` or its hash follows the network. A container ID after [`MACHINE_SEPARATOR`] belongs to
 /// a container on a network whose name ends with `.vmi`.
 fn is_of_machine(handle: &str) -> bool {
     after_networks(handle).any(|name| name.contains('.') || name.starts_with(HASH))

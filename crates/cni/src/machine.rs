@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use calipam_model::handle::{check_machine_names, of_machine};
+use calipam_model::handle::{check_machine_names, machine_handle};
 
 use crate::protocol::CniError;
 
@@ -34,7 +34,7 @@ pub(crate) struct Machine {
 impl Machine {
     /// The handle of the machine's addresses in a network.
     pub(crate) fn handle(&self, network: &str) -> String {
-        of_machine(network, &self.namespace, &self.name)
+        machine_handle(network, &self.namespace, &self.name)
     }
 
     /// Checks that the machine's names are not too long for its handle in a network.

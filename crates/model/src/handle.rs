@@ -22,7 +22,7 @@ pub fn clean_id(id: &str) -> &str {
 }
 
 /// The text between the network and the machine in the handle of a virtual machine.
-pub const OF_MACHINE: &str = ".vmi.";
+pub const MACHINE_SEPARATOR: &str = ".vmi.";
 /// The largest number of characters in the handle of a virtual machine. A hash replaces longer names.
 pub const MAX_MACHINE_HANDLE: usize = 128;
 /// The number of characters of the hash.
@@ -49,7 +49,7 @@ pub struct MachineNameTooLong {
 /// # Errors
 /// If they crash at these names.
 pub fn check_machine_names(network: &str, namespace: &str, name: &str) -> Result<(), MachineNameTooLong> {
-    let prefix = network.len() + OF_MACHINE.len();
+    let prefix = network.len() + MACHINE_SEPARATOR.len();
     let length = prefix + namespace.len() + ".".len() + name.len();
     let left_for_hash = MAX_MACHINE_HANDLE.saturating_sub(prefix + "_".len());
     if length <= MAX_MACHINE_HANDLE || (1..=MACHINE_HASH).contains(&left_for_hash) {
@@ -63,8 +63,8 @@ pub fn check_machine_names(network: &str, namespace: &str, name: &str) -> Result
 }
 
 /// Returns the handle of a virtual machine's addresses in a network. A hash replaces names that are too long.
-pub fn of_machine(network: &str, namespace: &str, name: &str) -> String {
-    let prefix = format!("{network}{OF_MACHINE}");
+pub fn machine_handle(network: &str, namespace: &str, name: &str) -> String {
+    let prefix = format!("{network}{MACHINE_SEPARATOR}");
     let names = format!("{namespace}.{name}");
     if prefix.len() + names.len() <= MAX_MACHINE_HANDLE {
         return prefix + &names;
@@ -329,21 +329,21 @@ mod tests {
 
     #[test]
     fn handles_of_machines_have_at_most_128_characters() {
-        assert_eq!(of_machine("net", "ns", "vm"), "net.vmi.ns.vm");
-        let long = of_machine("net", "ns", &"v".repeat(200));
+        assert_eq!(machine_handle("net", "ns", "vm"), "net.vmi.ns.vm");
+        let long = machine_handle("net", "ns", &"v".repeat(200));
         // 32 bytes without padding, as Calico writes them.
         assert!(
             long.starts_with("net.vmi._") && long.len() == "net.vmi._".len() + 43,
             "{long}"
         );
-        let cut = of_machine(&"n".repeat(120), "ns", "vm");
+        let cut = machine_handle(&"n".repeat(120), "ns", "vm");
         assert_eq!(cut.len(), MAX_MACHINE_HANDLE);
         // The network of a stored handle can be any text.
-        let cut_before_character = of_machine(&"ä".repeat(100), "ns", "vm");
+        let cut_before_character = machine_handle(&"ä".repeat(100), "ns", "vm");
         assert_eq!(cut_before_character, "ä".repeat(64));
-        let odd = of_machine(&format!("n{}", "ä".repeat(100)), "ns", "vm");
+        let odd = machine_handle(&format!("n{}", "ä".repeat(100)), "ns", "vm");
         assert_eq!(odd.len(), MAX_MACHINE_HANDLE - 1);
-        let fits = of_machine("net", "ns", &"v".repeat(MAX_MACHINE_HANDLE - "net.vmi.ns.".len()));
+        let fits = machine_handle("net", "ns", &"v".repeat(MAX_MACHINE_HANDLE - "net.vmi.ns.".len()));
         assert!(fits.len() == MAX_MACHINE_HANDLE && fits.ends_with('v'));
     }
 

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use calipam_model::handle::{MACHINE_HASH, MachineNameTooLong, OF_MACHINE, check_machine_names, of_machine};
+use calipam_model::handle::{
+    MACHINE_HASH, MACHINE_SEPARATOR, MachineNameTooLong, check_machine_names, machine_handle,
+};
 use calipam_model::plugin::Plugin;
 use calipam_model::service::Machine;
 use calipam_model::snapshot::{DatastoreKind, Source};
@@ -73,7 +75,7 @@ impl Outlook<'_> {
         }
         let plugin = self.plugin_on(pod.node);
         check_machine_names(NETWORK, namespace, name).map_err(|too_long| refused_name(too_long, plugin))?;
-        let handle = self.machine_handle(namespace, name);
+        let handle = self.find_machine_handle(namespace, name);
         let addresses = self.machine_addresses(plugin, &handle)?;
         if addresses.is_empty() && is_target {
             let calico_message = format!("migration target pod but no IP allocated to VM handle {handle}");
@@ -105,14 +107,14 @@ impl Outlook<'_> {
     }
 
     /// The handle of a virtual machine: the one that exists, or else one in Calico's usual network.
-    fn machine_handle(&self, namespace: &str, name: &str) -> String {
+    fn find_machine_handle(&self, namespace: &str, name: &str) -> String {
         for stored in &self.indexed.snapshot.handles {
             let id = stored.value.id().to_string();
             if is_of_machine(&id, namespace, name) {
                 return id;
             }
         }
-        of_machine(NETWORK, namespace, name)
+        machine_handle(NETWORK, namespace, name)
     }
 
     /// Makes the pod an owner of all addresses that the virtual machine has already, and returns these addresses.
@@ -161,8 +163,8 @@ impl Outlook<'_> {
 
 /// True if this is the handle of a virtual machine in any network.
 fn is_of_machine(id: &str, namespace: &str, name: &str) -> bool {
-    for (end_of_network, _) in id.match_indices(OF_MACHINE) {
-        if id == of_machine(&id[..end_of_network], namespace, name) {
+    for (end_of_network, _) in id.match_indices(MACHINE_SEPARATOR) {
+        if id == machine_handle(&id[..end_of_network], namespace, name) {
             return true;
         }
     }

@@ -24,7 +24,7 @@ use crate::write::not_for_calico_2;
 pub struct Datastore {
     backend: Arc<dyn Backend>,
     /// The API server that is read in addition to etcd, if there is one.
-    beside: Option<Arc<KubeClient>>,
+    api_server: Option<Arc<KubeClient>>,
 }
 
 impl Datastore {
@@ -50,19 +50,19 @@ impl Datastore {
 
         // The pods and services of an etcd's cluster are read from its API server.
         let is_etcd = matches!(settings.target, Target::Etcd(_) | Target::EtcdV2(_));
-        let beside = if is_etcd && settings.kubernetes.is_named() {
+        let api_server = if is_etcd && settings.kubernetes.is_named() {
             Some(KubeClient::connect(&settings.kubernetes).await?)
         } else {
             None
         };
-        Ok(Self { backend, beside })
+        Ok(Self { backend, api_server })
     }
 
     /// The datastore behind an etcd client, without an API server.
     pub fn of_etcd(client: EtcdClient) -> Self {
         Self {
             backend: Arc::new(Arc::new(client)),
-            beside: None,
+            api_server: None,
         }
     }
 
@@ -70,20 +70,20 @@ impl Datastore {
     pub fn of_kubernetes(client: Arc<KubeClient>) -> Self {
         Self {
             backend: Arc::new(client),
-            beside: None,
+            api_server: None,
         }
     }
 
     /// False if an API server is read in addition to etcd, and the operator named only its kubeconfig, not the cluster.
     pub fn names_kubernetes(&self) -> bool {
-        self.beside
+        self.api_server
             .as_ref()
             .is_none_or(|kubernetes| kubernetes.names_cluster())
     }
 
     /// The cluster's API server, which is either the datastore or read in addition to etcd.
     fn kubernetes(&self) -> Option<&Arc<KubeClient>> {
-        self.backend.kubernetes().or(self.beside.as_ref())
+        self.backend.kubernetes().or(self.api_server.as_ref())
     }
 
     /// The Kubernetes API of the cluster; `None` if none is known, or the data is a file.
@@ -120,7 +120,11 @@ impl Datastore {
 
     /// The number of requests that were sent.
     pub fn request_count(&self) -> u64 {
-        self.backend.request_count() + self.beside.as_ref().map_or(0, |client| client.request_count())
+        self.backend.request_count()
+            + self
+                .api_server
+                .as_ref()
+                .map_or(0, |client| client.request_count())
     }
 
     /// Passes the progress of this run to the connections, since it determines the time for which they wait for a server.
@@ -128,7 +132,7 @@ impl Datastore {
         if let Some(budget) = self.backend.budget() {
             budget.enter(phase);
         }
-        if let Some(kubernetes) = &self.beside {
+        if let Some(kubernetes) = &self.api_server {
             KubeClient::budget(kubernetes).enter(phase);
         }
     }

@@ -28,7 +28,7 @@ impl Datastore {
     /// Reads the given extent. The tree of etcd v2 and files of Kubernetes objects are read as a whole.
     pub async fn observe_extent(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
         let mut snapshot = self.backend.observe(extent, progress).await?;
-        if let Some(kubernetes) = &self.beside
+        if let Some(kubernetes) = &self.api_server
             && extent.has_any(&[Source::Pods, Source::Services, Source::Machines])
         {
             both::add(kubernetes, &mut snapshot, progress).await?;
@@ -56,7 +56,7 @@ impl Datastore {
     /// about one request for each key, and a file as a whole.
     pub async fn lookup(&self, lookup: &Lookup) -> Result<Snapshot> {
         let mut snapshot = self.backend.lookup(lookup).await?;
-        if let Some(kubernetes) = &self.beside {
+        if let Some(kubernetes) = &self.api_server {
             both::add_around(kubernetes, &mut snapshot, lookup).await?;
         }
         Ok(snapshot)
@@ -64,7 +64,7 @@ impl Datastore {
 
     /// Reads some keys again, in etcd at one new revision. `None` if the datastore cannot change.
     pub async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Option<Snapshot>> {
-        let Some(kubernetes) = &self.beside else {
+        let Some(kubernetes) = &self.api_server else {
             return self.backend.reread(keys).await;
         };
         let (in_kubernetes, in_etcd): (BTreeSet<Key>, BTreeSet<Key>) =
@@ -79,7 +79,7 @@ impl Datastore {
     /// The names of a kind that begin with `begin`, in ascending order. If some are omitted, the common prefix of the
     /// answer is still the common prefix of all names.
     pub async fn names(&self, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
-        match &self.beside {
+        match &self.api_server {
             // A pod without an address has neither an endpoint nor a record in etcd.
             Some(kubernetes) if matches!(kind, NameKind::Pods | NameKind::Services) => {
                 Backend::names(kubernetes, kind, begin).await
@@ -146,7 +146,7 @@ impl Datastore {
     /// # Errors
     /// The same as for [`Self::observe`], and if this datastore cannot be followed.
     pub async fn follow(&self, progress: &ProgressFn) -> Result<(Snapshot, Followed), Broken> {
-        let (mut snapshot, followed) = match &self.beside {
+        let (mut snapshot, followed) = match &self.api_server {
             Some(kubernetes) => both::follow(&*self.backend, kubernetes, progress).await?,
             None => {
                 let (snapshot, feed) = self.backend.follow(progress).await?;

@@ -23,8 +23,8 @@ const ASSIGN: &str = "assign or release single addresses";
 impl Datastore {
     /// The writer of the datastore's objects. With etcd, it also reads objects of Kubernetes.
     fn objects(&self) -> Result<Arc<dyn Objects>> {
-        let own = self.backend.objects(self.beside.is_some())?;
-        Ok(match &self.beside {
+        let own = self.backend.objects(self.api_server.is_some())?;
+        Ok(match &self.api_server {
             Some(kubernetes) => Arc::new(Both {
                 etcd: own,
                 kubernetes: Arc::clone(kubernetes),
