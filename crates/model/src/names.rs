@@ -53,11 +53,12 @@ fn split_at_dashes(name: &str) -> Vec<String> {
     let mut part = String::new();
     let mut rest = name.chars().peekable();
     while let Some(character) = rest.next() {
-        let is_single_dash = character == '-' && rest.next_if_eq(&'-').is_none();
-        if is_single_dash {
-            parts.push(take(&mut part));
-        } else {
+        if character != '-' {
             part.push(character);
+        } else if rest.next_if_eq(&'-').is_some() {
+            part.push('-');
+        } else {
+            parts.push(take(&mut part));
         }
     }
     parts.push(part);

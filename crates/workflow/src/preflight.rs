@@ -81,7 +81,8 @@ impl Run<'_> {
             let consent = self.ask(cluster, ProposedChange::Unlock).await?;
             // Consent that was given in advance covers the command, but not removing a lock.
             if consent.was_typed() {
-                stays_locked |= self.restore(&lock, consent).await?;
+                let is_unlocked = self.remove_lock(&lock, consent).await?;
+                stays_locked |= !is_unlocked;
             } else {
                 self.access.operator.tell(Event::LockStays);
                 stays_locked = true;
@@ -128,8 +129,8 @@ impl Run<'_> {
         )));
     }
 
-    /// Removes the lock. Returns true if the datastore stays locked.
-    pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<bool> {
+    /// Removes a lock that a killed run left behind. Returns false if the datastore stays locked.
+    pub(crate) async fn remove_lock(&self, lock: &StaleLock, consent: Consent) -> Result<bool> {
         self.access.operator.tell(Event::Unlocking);
         let is_unlocked = lock.restore(self.access.datastore, consent).await?;
         if is_unlocked {
@@ -142,6 +143,6 @@ impl Run<'_> {
                     .into(),
             );
         }
-        Ok(!is_unlocked)
+        Ok(is_unlocked)
     }
 }

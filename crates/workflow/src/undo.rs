@@ -224,11 +224,11 @@ async fn undo_nothing(run: &Run<'_>, plan: &UndoPlan, lock: Option<StaleLock>) -
     }
 
     let consent = run.ask(plan.cluster(), ProposedChange::Unlock).await?;
-    let stays_locked = run.restore(&lock, consent).await?;
+    let is_unlocked = run.remove_lock(&lock, consent).await?;
     if plan.skipped().is_empty() {
         operator.tell(Event::Said("That run changed nothing else."));
     }
-    Ok(stays_locked)
+    Ok(!is_unlocked)
 }
 
 /// Plans the inverse of a run, shows the plan, asks the operator, and restores the earlier objects. Finally, removes
@@ -337,7 +337,7 @@ async fn restore_objects(
             warn_that_lock_stays(&lock, access.operator);
             stays_locked = true;
         } else {
-            stays_locked = run.restore(&lock, consent_to_unlock).await?;
+            stays_locked = !run.remove_lock(&lock, consent_to_unlock).await?;
         }
     }
     Ok((executed, stays_locked))

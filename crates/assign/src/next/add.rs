@@ -145,7 +145,7 @@ impl<'s> Outlook<'s> {
         };
         let machine_handle = match machine {
             Some(MachineAddresses { handle, addresses }) if addresses.is_empty() => Some(handle),
-            Some(MachineAddresses { addresses, .. }) => return already_of_machine(pod, &asked, addresses),
+            Some(MachineAddresses { addresses, .. }) => return keep_of_machine(pod, &asked, addresses),
             None => None,
         };
         Ok(match self.wanted_of(asked, pod.configuration)? {
@@ -309,12 +309,12 @@ fn asked(families: [bool; 2]) -> impl Iterator<Item = Family> {
         .filter(move |family| families[*family as usize])
 }
 
-/// The addresses of a pod whose virtual machine has some already. For each address that the pod names, the main plugin
-/// takes the machine's first one.
+/// Gives a pod the addresses that its virtual machine has already. If the pod names an address, the main plugin takes the
+/// machine's first one instead.
 ///
 /// # Errors
-/// If the pod names two.
-fn already_of_machine(pod: &PodAdd<'_>, asked: &Asked, mut addresses: Vec<IpAddr>) -> Result<Step, Refused> {
+/// If the pod names two: the plugin takes the first one for each of them, which fails.
+fn keep_of_machine(pod: &PodAdd<'_>, asked: &Asked, mut addresses: Vec<IpAddr>) -> Result<Step, Refused> {
     if let Asked::Addresses(named) = asked {
         addresses.truncate(1);
         if named.len() > 1 {

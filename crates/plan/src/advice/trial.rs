@@ -114,26 +114,26 @@ impl<'b, 's> Trials<'b, 's> {
         &self.basis
     }
 
-    /// Tries a remedy. Returns the cure; `None` if it has no effect. A remedy outside the datastore cannot be tried.
+    /// Tries a remedy. Returns the cure; `None` if it has no effect. The cure has no effect to show if the remedy cannot be
+    /// tried, because it is outside the datastore, or because too many others were.
     pub(super) fn cure(&mut self, remedy: Remedy) -> Option<Cure> {
         let remedy = self.within_scope(remedy)?;
         if is_outside(&remedy) {
             return Some(Cure { remedy, effect: None });
         }
 
-        // Several causes may have the same remedy.
-        let tried = self.tried.iter().find(|(tried, _)| *tried == remedy);
-        let effect = match tried {
-            Some((_, effect)) => effect.clone(),
-            None if self.tried.len() >= MOST_TRIALS => return Some(Cure { remedy, effect: None }),
-            None => {
-                let effect = self.effect(&remedy).filter(|effect| !effect.is_nothing());
-                let effect = effect.map(Arc::new);
-                self.tried.push((remedy.clone(), effect.clone()));
-                effect
+        // Several causes may have the same remedy, which is tried once.
+        let is_tried = self.tried.iter().any(|(tried, _)| *tried == remedy);
+        if !is_tried {
+            if self.tried.len() >= MOST_TRIALS {
+                return Some(Cure { remedy, effect: None });
             }
-        };
-        let effect = effect?;
+            let effect = self.effect(&remedy).filter(|effect| !effect.is_nothing());
+            self.tried.push((remedy.clone(), effect.map(Arc::new)));
+        }
+
+        let (_, effect) = self.tried.iter().find(|(tried, _)| *tried == remedy)?;
+        let effect = effect.clone()?;
         Some(Cure {
             remedy,
             effect: Some(effect),

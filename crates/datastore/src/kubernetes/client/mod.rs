@@ -152,13 +152,13 @@ impl KubeClient {
                 token_file,
                 has_certificate,
                 names_cluster: settings.names_cluster(),
-                ..Self::of(client, server, settings.timeouts)
+                ..Self::without_credentials(client, server, settings.timeouts)
             })
         })
     }
 
-    /// Creates a client with the default settings of a server without credentials.
-    fn of(client: kube::Client, server: String, timeouts: Timeouts) -> Self {
+    /// Creates a client that knows no credentials, proxy or kinds yet.
+    fn without_credentials(client: kube::Client, server: String, timeouts: Timeouts) -> Self {
         Self {
             client,
             server,
@@ -177,7 +177,11 @@ impl KubeClient {
 
     /// Creates a client for any service that answers like an API server with all Calico kinds in the classic group.
     pub fn over(client: kube::Client, timeouts: Timeouts) -> Arc<Self> {
-        Arc::new(Self::of(client, "http://kubernetes".to_owned(), timeouts))
+        Arc::new(Self::without_credentials(
+            client,
+            "http://kubernetes".to_owned(),
+            timeouts,
+        ))
     }
 
     /// The URL of the server, without user and password.

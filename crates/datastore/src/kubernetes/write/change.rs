@@ -225,7 +225,8 @@ impl<'c> Target<'c> {
         self.client.write(method, path, &object).await?.json().await
     }
 
-    /// Creates the object with a value.
+    /// Creates the object with a value. Other kinds than those of IPAM are only changed: Kubernetes and Calico create
+    /// them.
     async fn create(&self, value: &[u8]) -> Result<Value, Failure> {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         let flavour = self.client.api().flavour;
