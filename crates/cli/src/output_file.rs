@@ -61,7 +61,8 @@ const BUFFER: usize = 1 << 16;
 fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     // A symbolic link is kept; its target is replaced.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if let Ok(existing) = fs::metadata(path) {
+    let existing = fs::metadata(path).ok();
+    if let Some(existing) = &existing {
         if existing.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
@@ -85,17 +86,22 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
 
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
     #[cfg(unix)]
-    let_others_read(file.path())?;
+    set_mode(file.path(), existing.as_ref())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 
-/// Makes a report readable for all users, since the Prometheus collector runs as a different user.
+/// Gives a file the mode of the one that it replaces. A new file is readable for all users, since the Prometheus collector
+/// runs as a different user.
 #[cfg(unix)]
-fn let_others_read(path: &Path) -> io::Result<()> {
+fn set_mode(path: &Path, replaced: Option<&fs::Metadata>) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o644))
+    let mode = match replaced {
+        Some(replaced) => replaced.permissions().mode() & 0o777,
+        None => 0o644,
+    };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
 #[cfg(test)]
@@ -141,6 +147,10 @@ mod tests {
             1,
             "temporary files are left"
         );
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        file.write(|out| out.write_all(b"secret")).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();

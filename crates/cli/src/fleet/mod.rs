@@ -6,6 +6,7 @@ mod folder;
 mod run;
 mod source;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -95,11 +96,25 @@ impl Fleet {
     }
 
     /// Reads the clusters as they were at an earlier time, from a file or folder like the one for `--fleet`.
+    ///
+    /// # Errors
+    /// The same as for [`Self::read`], and if two clusters have the same path in the folder of a fleet.
     pub(crate) fn earlier(path: &Path) -> Result<Earlier> {
         let fleet = Self::read(path, &unattended())?;
         let mut clusters = BTreeMap::new();
         for cluster in fleet.clusters {
-            clusters.insert(place_in_fleet(&cluster), cluster);
+            match clusters.entry(place_in_fleet(&cluster)) {
+                Entry::Vacant(entry) => _ = entry.insert(cluster),
+                Entry::Occupied(other) => {
+                    return Err(Failure::usage(format!(
+                        "{}: the exports of {:?} and {:?} would have the same name",
+                        path.display(),
+                        other.get().name,
+                        cluster.name
+                    ))
+                    .hint("rename one of the clusters"));
+                }
+            }
         }
         Ok(Earlier(clusters))
     }
@@ -157,5 +172,28 @@ fn base(global: &Global) -> Overrides {
         unattended: true,
         context: None,
         ..global.overrides()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_clusters_whose_exports_have_one_name_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fleet.yaml");
+        let fleet = |second: &str| {
+            let text = format!("clusters: [{{name: a/b, datastore: one.jsonl}}, {{name: {second}, datastore: two.jsonl}}]");
+            fs::write(&path, text).unwrap();
+            Fleet::earlier(&path)
+        };
+        assert_eq!(fleet("b").unwrap().0.len(), 2);
+        let refusal = fleet("a_b").err().expect("one name");
+        assert!(
+            refusal.message.contains("\"a/b\" and \"a_b\""),
+            "{}",
+            refusal.message
+        );
     }
 }
