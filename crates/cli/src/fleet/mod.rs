@@ -184,7 +184,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("fleet.yaml");
         let fleet = |second: &str| {
-            let text = format!("clusters: [{{name: a/b, datastore: one.jsonl}}, {{name: {second}, datastore: two.jsonl}}]");
+            let text = format!(
+                "clusters: [{{name: a/b, datastore: one.jsonl}}, {{name: {second}, datastore: two.jsonl}}]"
+            );
             fs::write(&path, text).unwrap();
             Fleet::earlier(&path)
         };
