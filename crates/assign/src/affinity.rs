@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState};
-use calipam_model::block::{Block, WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};
+use calipam_model::block::{Block, WINDOWS_RESERVED};
 use calipam_model::cidr;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
@@ -130,7 +130,7 @@ impl<S: Store> Allocator<S> {
     /// The error for a block that cannot exist.
     fn impossible_block(&self, cidr: IpNet, windows: bool) -> Error {
         let size = u32::try_from(cidr::size(cidr)).unwrap_or(u32::MAX);
-        if self.is_calico && windows && size < WINDOWS_RESERVED_FIRST + WINDOWS_RESERVED_LAST {
+        if self.is_calico && windows && size < WINDOWS_RESERVED {
             Error::TooSmallForWindows { last: size - 1 }
         } else {
             Error::BlockSize(cidr)

@@ -319,7 +319,7 @@ impl ClusterInformation {
         })
     }
 
-    /// True while no pod can start or stop, because somebody has locked the datastore. A missing field is no lock.
+    /// True while the datastore is locked, so that no pod can start or stop. A missing field is no lock.
     pub fn is_locked(&self) -> bool {
         self.datastore_ready == Some(false)
     }

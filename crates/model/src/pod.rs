@@ -218,14 +218,15 @@ impl Pod {
         if needs_none || self.ready || self.named_by(evidence::STATUS).next().is_some() {
             return false;
         }
-        if self.running {
-            return self.lacks_sandbox;
-        }
-        !self.has_annotated_address()
+        !self.has_network()
     }
 
-    /// True if a CNI plugin's annotation names an address. The plugin writes it before the kubelet writes the status.
-    pub fn has_annotated_address(&self) -> bool {
+    /// True if the pod has a network: a running pod, unless the kubelet says that there is no sandbox, or one with an
+    /// address in a CNI plugin's annotation, which the plugin writes before the kubelet writes the status.
+    pub fn has_network(&self) -> bool {
+        if self.running {
+            return !self.lacks_sandbox;
+        }
         self.named_by(evidence::CNI | evidence::AWS).next().is_some()
     }
 

@@ -5,12 +5,13 @@
 use std::collections::HashSet;
 
 use calipam_model::IpNet;
+use calipam_model::block::WINDOWS_RESERVED;
 use calipam_model::cidr;
 use calipam_model::pool::{Pool, PoolUse};
 
 use super::Outlook;
 use super::claims::Holder;
-use super::pool_room::{PoolUser, RESERVED_FOR_WINDOWS, Room};
+use super::pool_room::{PoolUser, Room};
 use crate::capacity::ClaimDecision;
 use crate::event::PoolPassedOver;
 use crate::family::Family;
@@ -122,18 +123,16 @@ impl<'s> Outlook<'s> {
             return Allocatable::unknown(PoolLimit::BrokenSelector);
         }
 
-        let windows_limit = self.windows_limit(pool, wanted);
-        let (refused, mut holders): (Vec<_>, Vec<_>) = self
-            .holders(wanted)
-            .into_iter()
-            .partition(|holder| holder.is_windows() && windows_limit.is_some());
-        let serves_any = |holders: &[Holder<'_>]| holders.iter().any(|holder| self.serves(pool, *holder));
-        let is_served = serves_any(&holders);
-        let is_served_to_refused = pool.automatic && serves_any(&refused);
-        let windows_limit = windows_limit.filter(|_| is_served_to_refused);
-        if let Some(limit) = windows_limit.clone()
-            && !is_served
-        {
+        let mut holders = self.holders(wanted);
+        let mut windows_limit = None;
+        if let Some(limit) = self.windows_limit(pool, wanted) {
+            let windows_nodes: Vec<_> = holders.extract_if(.., |holder| holder.is_windows()).collect();
+            if pool.automatic && self.serves_any(pool, &windows_nodes) {
+                windows_limit = Some(limit);
+            }
+        }
+        let is_served = self.serves_any(pool, &holders);
+        if !is_served && let Some(limit) = windows_limit {
             return Allocatable::none(limit);
         }
         let only_by_name = if !pool.automatic {
@@ -156,7 +155,9 @@ impl<'s> Outlook<'s> {
         }
         let room = self.room(pool, &users);
         let (addresses, mut limits) = self.distribute(pool, &room, total_claimable(&users), free);
-        limits.extend(windows_limit.filter(|_| addresses < free));
+        if addresses < free {
+            limits.extend(windows_limit);
+        }
 
         let Some(limit) = only_by_name else {
             return Allocatable {
@@ -173,6 +174,10 @@ impl<'s> Outlook<'s> {
         }
     }
 
+    fn serves_any(&self, pool: &Pool, holders: &[Holder<'_>]) -> bool {
+        holders.iter().any(|holder| self.serves(pool, *holder))
+    }
+
     /// The reason why Windows nodes get no address from a pool, if so.
     fn windows_limit(&self, pool: &Pool, wanted: PoolUse) -> Option<PoolLimit> {
         if wanted != PoolUse::Workload {
@@ -182,7 +187,7 @@ impl<'s> Outlook<'s> {
             return Some(PoolLimit::WindowsNeedsStrictAffinity);
         }
         let place = cidr::block_around(pool.cidr.addr(), pool.block_size)?;
-        let is_too_small = cidr::is_v4(place) && cidr::size(place) <= RESERVED_FOR_WINDOWS;
+        let is_too_small = cidr::is_v4(place) && cidr::size(place) <= WINDOWS_RESERVED.into();
         is_too_small.then_some(PoolLimit::TooSmallForWindows)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use calipam_model::affinity::AffinityType;
-use calipam_model::block::{Block, BlockContent, WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};
+use calipam_model::block::{Block, BlockContent, WINDOWS_RESERVED};
 use calipam_model::cidr_set::{CidrSet, around, inside};
 use calipam_model::pool::Pool;
 use calipam_model::{IpNet, cidr};
@@ -11,9 +11,6 @@ use calipam_model::{IpNet, cidr};
 use super::claims::{Holder, key_of_owner};
 use super::{Outlook, reclaims_empty_blocks};
 use crate::auto::assignable;
-
-/// The number of addresses in an IPv4 block of a Windows node that it reserves.
-pub(super) const RESERVED_FOR_WINDOWS: u128 = (WINDOWS_RESERVED_FIRST + WINDOWS_RESERVED_LAST) as u128;
 
 /// The free addresses of a pool, and the room for new blocks.
 #[derive(Default)]
@@ -37,8 +34,8 @@ pub(super) struct Room {
     pub unclaimed: u128,
     /// The number of addresses that a user gets in one place.
     pub per_place: u128,
-    /// The number of addresses in each block that a user makes and nobody gets: those that Windows nodes reserve, if all
-    /// users are such nodes.
+    /// The number of addresses that a user reserves in each block that it creates, if all users are Windows nodes;
+    /// otherwise 0.
     reserved_per_block: u128,
     /// The number of places for which a user has an affinity. The user creates these blocks regardless of its block
     /// limit.
@@ -81,7 +78,7 @@ impl Outlook<'_> {
 
         let mut room = Room::default();
         if all_run_windows && cidr::is_v4(pool.cidr) {
-            room.reserved_per_block = RESERVED_FOR_WINDOWS;
+            room.reserved_per_block = WINDOWS_RESERVED.into();
         }
         let mut taken = Vec::new();
         let mut other_sizes = Vec::new();
@@ -141,7 +138,7 @@ impl Outlook<'_> {
         } else {
             room.foreign += free;
             if free > 0 && self.can_be_claimed(cidr, &block, users) {
-                // An empty block is made anew.
+                // An empty block is deleted and created again.
                 let reserved = if block.is_empty() {
                     room.reserved_per_block
                 } else {

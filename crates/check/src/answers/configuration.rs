@@ -62,14 +62,7 @@ impl Configurations {
 /// True if a pod with an address from this annotation has a network.
 fn a_pod_runs_with(snapshot: &Snapshot, annotation: evidence::Bits) -> bool {
     let mut pods = snapshot.pods.iter().map(|stored| &stored.value);
-    pods.any(|pod| {
-        let has_network = if pod.running {
-            !pod.lacks_sandbox
-        } else {
-            pod.has_annotated_address()
-        };
-        !pod.finished && has_network && pod.named_by(annotation).next().is_some()
-    })
+    pods.any(|pod| !pod.finished && pod.has_network() && pod.named_by(annotation).next().is_some())
 }
 
 /// The families of the pools for pods, if no pod shows what the configuration asks for. Without any pool, this is Calico's

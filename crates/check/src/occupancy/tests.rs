@@ -354,7 +354,7 @@ fn windows_nodes_need_strict_affinity_and_reserve_addresses_of_each_new_block() 
     assert_eq!(
         allocatable(&cluster).0,
         Some(4),
-        "one of the empty blocks is made anew"
+        "one of the empty blocks is created again"
     );
     cluster.0.blocks.clear();
     cluster.0.affinities.clear();

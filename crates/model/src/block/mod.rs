@@ -29,6 +29,8 @@ use crate::time::parse_time;
 pub const WINDOWS_RESERVED_FIRST: u32 = 3;
 /// The number of ordinals that Windows nodes reserve at the end of a block.
 pub const WINDOWS_RESERVED_LAST: u32 = 1;
+/// The number of ordinals that Windows nodes reserve in a block.
+pub const WINDOWS_RESERVED: u32 = WINDOWS_RESERVED_FIRST + WINDOWS_RESERVED_LAST;
 
 /// The owner of a block, from its field `affinity`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use jiff::Timestamp;
 
-use super::{Block, BlockOwner, WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};
+use super::{Block, BlockOwner, WINDOWS_RESERVED, WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};
 use crate::attributes::{Attribute, AttributeTable};
 use crate::cidr;
 use crate::text::Text;
@@ -56,7 +56,7 @@ impl Block {
     /// four addresses has none to assign, but Calico creates such blocks nevertheless.
     pub fn new_windows(cidr: IpNet, owner: Option<BlockOwner>, now: Timestamp) -> Option<Self> {
         let mut block = Self::new(cidr, owner, now)?;
-        if block.size() < WINDOWS_RESERVED_FIRST + WINDOWS_RESERVED_LAST {
+        if block.size() < WINDOWS_RESERVED {
             return None;
         }
         block.attributes.push(&Attribute::windows_reserved());
