@@ -75,8 +75,8 @@ pub struct LiveCounts {
 }
 
 /// The result of an attempt to follow a cluster.
-pub enum LiveStart {
-    Followed(Box<Live>),
+pub enum LiveStart<T> {
+    Followed(Box<T>),
     /// The datastore cannot be followed.
     NotFollowed(WholeReadReason),
 }
@@ -99,10 +99,10 @@ impl Live {
     ///
     /// # Errors
     /// If the datastore cannot be read, or none of the named nodes or pools exists.
-    pub async fn begin(access: Access<'_>, criteria: &Criteria, names: Names) -> Result<LiveStart> {
+    pub async fn begin(access: Access<'_>, criteria: &Criteria, names: Names) -> Result<LiveStart<Self>> {
         let (snapshot, followed) = match follow(access).await? {
-            WholeRead::Followed(read) => *read,
-            WholeRead::NotFollowed(reason) => return Ok(LiveStart::NotFollowed(reason)),
+            LiveStart::Followed(read) => *read,
+            LiveStart::NotFollowed(reason) => return Ok(LiveStart::NotFollowed(reason)),
         };
         let mut trends = Trends::default();
         let nothing = Snapshot::default();
@@ -337,8 +337,8 @@ impl Live {
     /// due.
     async fn read_because(&mut self, access: Access<'_>, reason: Option<WholeReadReason>) -> Result<Step> {
         let (snapshot, followed) = match follow(access).await? {
-            WholeRead::Followed(read) => *read,
-            WholeRead::NotFollowed(reason) => return Ok(Step::Lost(reason)),
+            LiveStart::Followed(read) => *read,
+            LiveStart::NotFollowed(reason) => return Ok(Step::Lost(reason)),
         };
         {
             // The lock ends before the check, which takes it again.
@@ -392,23 +392,16 @@ fn objects_of(findings: &[&Finding]) -> BTreeSet<Key> {
         .collect()
 }
 
-/// The result of a complete read of a cluster that is to be followed.
-enum WholeRead {
-    Followed(Box<(Snapshot, Followed)>),
-    /// The datastore cannot be followed, and was not read.
-    NotFollowed(WholeReadReason),
-}
-
 /// Reads the datastore, and begins to follow its changes.
-async fn follow(access: Access<'_>) -> Result<WholeRead> {
+async fn follow(access: Access<'_>) -> Result<LiveStart<(Snapshot, Followed)>> {
     let follow_with_progress =
         async |datastore: &Datastore, progress: &ProgressFn| match datastore.follow(progress).await {
-            Ok(read) => Ok(WholeRead::Followed(Box::new(read))),
-            Err(Broken::Lost(reason)) => Ok(WholeRead::NotFollowed(reason)),
+            Ok(read) => Ok(LiveStart::Followed(Box::new(read))),
+            Err(Broken::Lost(reason)) => Ok(LiveStart::NotFollowed(reason)),
             Err(Broken::Failed(error)) => Err(error),
         };
     let mut read = watched(access, Activity::Reading, follow_with_progress).await?;
-    if let WholeRead::Followed(followed) = &mut read {
+    if let LiveStart::Followed(followed) = &mut read {
         name_unread(&mut followed.0);
     }
     Ok(read)

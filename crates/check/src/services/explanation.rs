@@ -91,17 +91,13 @@ impl ServiceExplanation {
 
     /// The clause about the addresses of an earlier service of this name; empty if there are none.
     fn earlier(&self) -> String {
-        match self.of_earlier.len() {
-            0 => String::new(),
-            1 => format!(
-                "; {} is still recorded for an earlier service of this name",
-                self.of_earlier[0]
-            ),
-            _ => format!(
-                "; {} are still recorded for an earlier service of this name",
-                joined(&self.of_earlier, ", ")
-            ),
-        }
+        let are = match self.of_earlier.len() {
+            0 => return String::new(),
+            1 => "is",
+            _ => "are",
+        };
+        let addresses = joined(&self.of_earlier, ", ");
+        format!("; {addresses} {are} still recorded for an earlier service of this name")
     }
 
     /// Describes the addresses that a service keeps, gets, lacks and loses, in one sentence.

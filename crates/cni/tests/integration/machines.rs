@@ -115,7 +115,8 @@ fn a_machine_keeps_its_addresses() {
 #[test]
 fn a_machine_whose_name_is_too_long_for_a_handle_is_refused_before_anything_is_written() {
     let world = World::kubernetes(Flavour::Classic);
-    let (server, runtime) = (world.server(), world.runtime());
+    let server = world.server();
+    let runtime = world.runtime();
     let name = "v".repeat(200);
     create_machine(server, &name);
     start_pod_of(server, &name, "virt-launcher-vvv-1", &json!({}));

@@ -9,15 +9,16 @@ use super::{Facts, Found};
 
 /// Finds services that have an address besides that of an earlier service of the same name.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let of_earlier = of_earlier_services(facts.snapshot);
-    if of_earlier.is_empty() {
+    let extra: Vec<_> = facts.open(&[Code::ServiceAddressExtra]).collect();
+    if extra.is_empty() {
         return Vec::new();
     }
 
+    let of_earlier = of_earlier_services(facts.snapshot);
     let mut services = BTreeSet::new();
     let mut findings = Vec::new();
     let mut remedies = Vec::new();
-    for (position, finding) in facts.open(&[Code::ServiceAddressExtra]) {
+    for (position, finding) in extra {
         let (Subject::Address(address), Evidence::Address(evidence)) = (&finding.subject, &finding.evidence)
         else {
             continue;
