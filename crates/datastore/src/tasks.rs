@@ -33,10 +33,12 @@ where
     E: Send + 'static,
     F: Future<Output = Result<T, E>> + Send + 'static,
 {
+    // The iterator need not be Send, so it must not be part of the future.
     let futures: Vec<F> = futures.into_iter().collect();
     async move {
         let mut waiting = futures.into_iter().enumerate();
         let mut running = JoinSet::new();
+        // The futures end in any order. The map puts their results back into that of the futures.
         let mut results = BTreeMap::new();
         loop {
             while running.len() < max_running

@@ -204,16 +204,18 @@ impl KnownNames {
         failure.hint(hint)
     }
 
-    /// Returns the object that `text` names, for a history. If no object has this name now, the error suggests how to
-    /// name an object that no longer exists.
+    /// Returns the object that `text` names, for a history. If no object has this name now, the error suggests the
+    /// options by which a deleted node or handle can still be named.
     pub(crate) fn find_past(&self, text: &str) -> Result<Object> {
         if let Some(object) = self.find(text)? {
             return Ok(object);
         }
-        let again_with = |option| Call::again_with([option, text]).without(&["object"]);
+        // The same command, with an option instead of the argument.
+        let as_node = Call::again_with(["--node", text]).without(&["object"]);
+        let as_handle = Call::again_with(["--handle", text]).without(&["object"]);
         let hint = Hint::new(
             "if it is gone, say what it was: {} or {}; a pod is NAMESPACE/NAME",
-            [again_with("--node"), again_with("--handle")],
+            [as_node, as_handle],
         );
         Err(Failure::refused(format!("no node or handle has the name {text:?} now")).hint(hint))
     }

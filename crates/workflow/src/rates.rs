@@ -137,7 +137,7 @@ fn read<P: Past>(exports: &[Archived], past: P, operator: &dyn Operator) -> Resu
             Version::Of(entry, None) => reader.add(entry.key, &of_entry(entry)),
             Version::Of(entry, Some(time)) => reader.change(time, entry.key, Some(&of_entry(entry))),
             Version::Deleted(key, time) => reader.change(time, key, None),
-            Version::Exported(reached) => reader.begin(reached.from, follows(last.as_ref(), reached)),
+            Version::Exported(reached) => reader.begin(reached.from, relation(last.as_ref(), reached)),
         };
         let Some(reached) = each_version(export, &mut known, &is_in_part, pass_on)? else {
             continue;
@@ -149,12 +149,19 @@ fn read<P: Past>(exports: &[Archived], past: P, operator: &dyn Operator) -> Resu
     Ok(reader.finish())
 }
 
-/// Returns how much is known about the changes between the two states.
-fn follows(last: Option<&Reached>, next: &Reached) -> Follows {
-    match last {
-        None => Follows::Nothing,
-        Some(last) if !last.is_recorded && last.until < next.from => Follows::Export,
-        Some(_) if next.continues => Follows::Changes,
-        Some(_) => Follows::Nothing,
+/// Returns the relation of an exported state to the one before it, `last`: whether all changes in between are recorded,
+/// only the two exports can be compared, or nothing is known.
+fn relation(last: Option<&Reached>, next: &Reached) -> Follows {
+    let Some(last) = last else {
+        return Follows::Nothing;
+    };
+    // The later one of two exports without a recording between them.
+    if !last.is_recorded && last.until < next.from {
+        return Follows::Export;
+    }
+    if next.continues {
+        Follows::Changes
+    } else {
+        Follows::Nothing
     }
 }

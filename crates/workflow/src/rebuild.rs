@@ -117,8 +117,8 @@ fn try_with_files(
     Ok(plan)
 }
 
-/// Accepts a block that exists, even if it cannot be decoded, and a missing block that the plan names. Otherwise
-/// returns an error.
+/// Returns an error if the user has named a block that does not exist, probably a mistake. A missing block that the plan
+/// would create, or has skipped, is accepted. So is a block that cannot be decoded.
 fn require_known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<()> {
     if is_known_block(&[snapshot], cidr) {
         return Ok(());
@@ -126,6 +126,7 @@ fn require_known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<
     let changed = plan.changes().map(|change| &change.subject);
     let skipped = plan.skipped.iter().map(|skipped| &skipped.subject);
     for subject in changed.chain(skipped) {
+        // A subject can be an address of the block.
         if subject.network().is_some_and(|network| overlap(network, cidr)) {
             return Ok(());
         }

@@ -69,27 +69,30 @@ const REFUSALS: [AlertDescription; 8] = [
 ];
 
 impl Attempt {
-    /// Searches an error and its sources for a known cause.
+    /// Searches an error and its sources for a known cause. TLS and DNS tell most, so their errors win over an I/O error
+    /// that wraps them. Otherwise the first I/O error counts.
     pub(crate) fn cause(self, error: &(dyn StdError + 'static)) -> Option<Cause> {
-        let mut found = None;
+        let mut of_io = None;
         for source in sources(error) {
             if let Some(error) = source.downcast_ref::<rustls::Error>() {
                 return Some(self.tls(error));
             }
-
-            if let Some(io) = source.downcast_ref::<io::Error>() {
-                // The source of an I/O error is not the error that it wraps, but the source of that error.
-                if let Some(inner) = io.get_ref().and_then(|inner| self.cause(inner)) {
-                    return Some(inner);
+            let Some(io) = source.downcast_ref::<io::Error>() else {
+                if source.to_string().starts_with("dns error") {
+                    return Some(Cause::NameNotResolved);
                 }
-                found = found
-                    .or_else(|| self.alert_text(&io.to_string()))
-                    .or_else(|| self.io(io));
-            } else if source.to_string().starts_with("dns error") {
-                return Some(Cause::NameNotResolved);
+                continue;
+            };
+
+            // The source of an I/O error is not the error that it wraps, but the source of that error.
+            if let Some(wrapped) = io.get_ref().and_then(|inner| self.cause(inner)) {
+                return Some(wrapped);
+            }
+            if of_io.is_none() {
+                of_io = self.alert_text(&io.to_string()).or_else(|| self.io(io));
             }
         }
-        found
+        of_io
     }
 
     /// Converts an error of TLS.

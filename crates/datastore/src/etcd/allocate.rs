@@ -51,25 +51,24 @@ impl EtcdStore {
         Ok(entries)
     }
 
-    /// Reads ranges. Retries temporary failures at any endpoint that answers. Does not retry after a timeout if there
-    /// is only one endpoint.
+    /// Reads ranges. Retries temporary failures at any endpoint that answers.
     async fn get(&self, ranges: &[Range]) -> Result<Vec<GetResponse>, StoreError> {
+        let what = "the data for an allocation";
         let mut retries = Retries::new(&ALLOCATIONS);
         loop {
             let client = self.connection.current();
-            let what = "the data for an allocation";
-            let error = match tokio::time::timeout(READ_TIMEOUT, client.get(ranges, what)).await {
+            let answer = tokio::time::timeout(READ_TIMEOUT, client.get(ranges, what)).await;
+            let has_timed_out = answer.is_err();
+            let error = match answer {
                 Ok(Ok(answers)) => return Ok(answers.ranges),
                 Ok(Err(error)) => error,
-                Err(_) => {
-                    let timed_out = Cause::TimedOut(READ_TIMEOUT.as_secs());
-                    let error = client.error(what, timed_out.into());
-                    if !client.has_other_endpoints() {
-                        return Err(unavailable(error));
-                    }
-                    error
-                }
+                Err(_) => client.error(what, Cause::TimedOut(READ_TIMEOUT.as_secs()).into()),
             };
+
+            // An endpoint that did not answer in time would not answer a retry either.
+            if has_timed_out && !client.has_other_endpoints() {
+                return Err(unavailable(error));
+            }
             retries.wait(error).await.map_err(unavailable)?;
 
             // Fails if no endpoint answers, since a retry would then be pointless.

@@ -272,22 +272,19 @@ impl Collector for CollectorWithLastWrite {
         Self::default()
     }
 
-    /// Adds an entry to the snapshot, and notes its change if it is the newest one.
+    /// Adds an entry to the snapshot of a chunk, and remembers the entry if it was written last.
     fn add(chunk: &mut Self, entry: RawEntry<'_>) {
-        let RawEntry {
-            key,
-            value,
-            mod_revision: revision,
-            ..
-        } = entry;
-        if revision > chunk.last_write.revision {
+        let is_newest = entry.mod_revision > chunk.last_write.revision;
+        if is_newest {
             chunk.last_write.note(&Change {
-                revision,
-                key: key.to_vec(),
-                value: Some(value.to_vec()),
+                revision: entry.mod_revision,
+                key: entry.key.to_vec(),
+                value: Some(entry.value.to_vec()),
             });
         }
-        chunk.snapshot.add_entry(key, value, revision);
+        chunk
+            .snapshot
+            .add_entry(entry.key, entry.value, entry.mod_revision);
     }
 
     fn commit(&mut self, chunk: Self) -> Result<()> {

@@ -84,24 +84,26 @@ fn half(given: &str) -> SettingsError {
     SettingsError::invalid(message, "set both ETCD_CERT_FILE and ETCD_KEY_FILE, or neither")
 }
 
-/// Checks text in PEM; the error does not contain the text.
+/// Checks that text in PEM contains a key, or at least one certificate and no damaged one. The error does not contain
+/// the text, which may be secret.
 fn check_pem(text: &[u8], content: PemContent) -> Result<(), &'static str> {
-    let reason = |error: pem::Error| match error {
-        pem::Error::NoItemsFound => "it has no such PEM block",
-        _ => "its PEM text is damaged",
-    };
-    if content == PemContent::Key {
-        return PrivateKeyDer::from_pem_slice(text).map(drop).map_err(reason);
+    const MISSING: &str = "it has no such PEM block";
+    const DAMAGED: &str = "its PEM text is damaged";
+    match content {
+        PemContent::Key => match PrivateKeyDer::from_pem_slice(text) {
+            Ok(_) => Ok(()),
+            Err(pem::Error::NoItemsFound) => Err(MISSING),
+            Err(_) => Err(DAMAGED),
+        },
+        PemContent::Ca | PemContent::Certificate => {
+            let mut has_certificate = false;
+            for certificate in CertificateDer::pem_slice_iter(text) {
+                certificate.map_err(|_| DAMAGED)?;
+                has_certificate = true;
+            }
+            if has_certificate { Ok(()) } else { Err(MISSING) }
+        }
     }
-    let mut has_certificate = false;
-    for certificate in CertificateDer::pem_slice_iter(text) {
-        certificate.map_err(reason)?;
-        has_certificate = true;
-    }
-    if !has_certificate {
-        return Err(reason(pem::Error::NoItemsFound));
-    }
-    Ok(())
 }
 
 /// Reads a file of certificates or a key.

@@ -32,7 +32,7 @@ pub enum FailedTrial {
 
 /// Carries out the plan in memory, on the snapshot that it was made from, checks again, and compares. The findings that
 /// it claims to repair must be gone, and no new ones may appear. Steps that are involved in a failure are left out of
-/// the plan and skipped, and the other steps are tried again.
+/// the plan and skipped, and the other steps are tried again. Returns the steps that succeed, which may be none.
 ///
 /// `report` must be complete: neither filtered nor rechecked.
 pub fn try_plan(
@@ -49,36 +49,41 @@ pub fn try_plan(
         report
     });
 
-    for trial in 1.. {
-        if plan.is_empty() {
-            break;
-        }
+    let mut number_of_trials = 0;
+    while !plan.is_empty() {
+        number_of_trials += 1;
+
+        // The snapshot contains the changed objects during the trial, since a copy of all others would be too large.
         let keys = plan.keys();
         let before_trial = Touched::take(&mut snapshot, &keys);
-        let mut tried = before_trial.clone();
-        let applied = tried.apply(&plan, snapshot.datastore, now);
-        tried.put_into(&mut snapshot);
-        let failed = match applied {
-            Err(error) => FailedTrial::Step(error),
-            Ok(()) => match before.verify(&plan, &check(&snapshot, options)) {
-                Ok(()) => {
-                    // Another thread frees the memory while the caller continues: freeing a million objects one by one
-                    // takes time.
-                    let thread = std::thread::Builder::new().name("free".into());
-                    thread.spawn(move || drop((snapshot, before_trial))).ok();
-                    break;
-                }
-                Err(refusal) => FailedTrial::Refused(refusal),
-            },
+        let mut changed = before_trial.clone();
+        let applied = changed.apply(&plan, snapshot.datastore, now);
+        changed.put_into(&mut snapshot);
+
+        let verified = match applied {
+            Ok(()) => before
+                .verify(&plan, &check(&snapshot, options))
+                .map_err(FailedTrial::Refused),
+            Err(error) => Err(FailedTrial::Step(error)),
         };
-        if trial == MOST_TRIALS || !leave_out(&mut plan, &failed) {
+        let Err(failed) = verified else {
+            free_on_another_thread((snapshot, before_trial));
+            return Ok(plan);
+        };
+        if number_of_trials == MOST_TRIALS || !leave_out(&mut plan, &failed) {
             return Err(failed);
         }
+
         drop(Touched::take(&mut snapshot, &keys));
         before_trial.put_into(&mut snapshot);
     }
-
     Ok(plan)
+}
+
+/// Frees memory while the caller continues: freeing a million objects one by one takes time.
+fn free_on_another_thread<T: Send + 'static>(objects: T) {
+    let thread = std::thread::Builder::new().name("free".into());
+    thread.spawn(move || drop(objects)).ok();
 }
 
 /// Leaves out the steps that are involved in the failure, and those that write the same objects. Returns false if no

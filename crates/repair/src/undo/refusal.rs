@@ -183,7 +183,8 @@ impl Judged {
         }
     }
 
-    /// Returns an object that shows that a write without an answer has taken effect after all.
+    /// Returns an object that a late write of the run has changed: the run got no answer to this write, but the datastore
+    /// carried it out later. `None` if there is no such object.
     fn late_write<'a>(&self, step: &'a UndoStep) -> Option<&'a UndoObject> {
         for (object, state) in step.awaited.iter().zip(&self.awaited) {
             if *state != State::Undone {

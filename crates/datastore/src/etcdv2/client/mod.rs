@@ -39,6 +39,9 @@ const PROBE: &str = "/calico";
 /// Maximum bytes of an answer. The tree of a cluster with Calico 2.x has a few hundred megabytes at most.
 const LONGEST: usize = 1 << 30;
 
+/// Maximum number of bytes of a response that an error shows.
+const MOST_SHOWN: usize = 300;
+
 /// The part of the tree that a read returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Depth {
@@ -329,10 +332,11 @@ impl EtcdV2Client {
         })
     }
 
-    /// Converts an error response to a failure.
+    /// Converts an error response to a failure. `reply` is the decoded body; `None` if the body is not an error of etcd.
     fn refusal(&self, status: StatusCode, reply: Option<Reply>, body: &Bytes) -> Failure {
-        let beginning = String::from_utf8_lossy(&body[..body.len().min(300)]);
-        let beginning = beginning.trim().to_owned();
+        let shown_length = body.len().min(MOST_SHOWN);
+        let beginning = String::from_utf8_lossy(&body[..shown_length]).trim().to_owned();
+        // Servers written in Go answer so if they expect TLS.
         if beginning.contains("HTTP request to an HTTPS server") {
             return Cause::ServerWantsTls.into();
         }
@@ -349,10 +353,16 @@ impl EtcdV2Client {
         }
 
         let message = reply.map(|reply| format!("{} {}", reply.message, reply.cause).trim().to_owned());
-        match (status.as_u16(), message) {
-            (500.., message) => Failure::NoQuorum(message.unwrap_or(beginning)),
-            (code, Some(message)) => Failure::Refused { code, message },
-            (_, None) => Failure::NoV2Api,
+        if status.is_server_error() {
+            return Failure::NoQuorum(message.unwrap_or(beginning));
+        }
+        match message {
+            Some(message) => Failure::Refused {
+                code: status.as_u16(),
+                message,
+            },
+            // A server without the v2 API answers in another format.
+            None => Failure::NoV2Api,
         }
     }
 

@@ -50,7 +50,7 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
         return Ok(built_in(snapshot));
     }
     let value: Value = serde_json::from_slice(&body).map_err(|_| incomplete(client, &kind))?;
-    Ok(Some(custom(key, snapshot, &value, body)))
+    Ok(Some(stored_custom_resource(key, snapshot, &value, body)))
 }
 
 /// Converts a built-in object to evidence.
@@ -80,9 +80,10 @@ fn built_in(mut snapshot: Snapshot) -> Option<Stored> {
     None
 }
 
-/// Converts a custom resource to its stored state. If a repair can edit it, the raw value is in etcd's form, to be
-/// compared with the value that is written.
-fn custom(key: &Key, mut snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
+/// Converts a custom resource, which `snapshot` contains decoded, to its stored state. If a repair can edit the object,
+/// the raw value is the one that etcd would have, so that it can be compared with the value that is written. Otherwise it
+/// is the response itself.
+fn stored_custom_resource(key: &Key, mut snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
     // A handle or affinity is identified by the object's value, not by its name.
     let object = match key {
         Key::Block(_) => snapshot
@@ -225,17 +226,19 @@ impl<'c> Target<'c> {
         self.client.write(method, path, &object).await?.json().await
     }
 
-    /// Creates the object with a value. Other kinds than those of IPAM are only changed: Kubernetes and Calico create
-    /// them.
+    /// Creates the object with a value, and returns it as the server has stored it. Refuses kinds that do not belong to
+    /// IPAM, such as nodes: only Kubernetes and Calico create them.
     async fn create(&self, value: &[u8]) -> Result<Value, Failure> {
-        let name = self.path.rsplit('/').next().unwrap_or_default();
-        let flavour = self.client.api().flavour;
-        if !matches!(
+        let is_of_ipam = matches!(
             self.key,
             Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig
-        ) {
+        );
+        if !is_of_ipam {
             return Err(Failure::Other("objects of this kind are never created".into()));
         }
+
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        let flavour = self.client.api().flavour;
         let object = json!({
             "apiVersion": format!("{}/{}", flavour.group(), flavour.version()),
             "kind": self.kind.known.name,

@@ -10,7 +10,7 @@ use super::{Facts, Found};
 /// Pods of another CNI plugin.
 pub(super) fn plugin(facts: &Facts<'_>) -> Vec<Found> {
     let is_of_plugin = |owner: &OwnerEvidence| owner.kind == OwnerKind::Pod && owner.annotation.is_none();
-    find(facts, &[Code::UnrecordedAddress], is_of_plugin, |pods| {
+    addresses_without_ipam(facts, &[Code::UnrecordedAddress], is_of_plugin, |pods| {
         let pods = format!("{} an address of an enabled pool", count(pods, "pod", "pods"));
         format!("another CNI plugin gave {pods}")
     })
@@ -19,7 +19,7 @@ pub(super) fn plugin(facts: &Facts<'_>) -> Vec<Found> {
 /// Pods whose annotations name the addresses, even if Calico has given them to other pods already.
 pub(super) fn annotation(facts: &Facts<'_>) -> Vec<Found> {
     let is_annotated = |owner: &OwnerEvidence| owner.annotation.is_some();
-    find(
+    addresses_without_ipam(
         facts,
         &[Code::DuplicateAddress, Code::UnrecordedAddress],
         is_annotated,
@@ -33,33 +33,35 @@ pub(super) fn annotation(facts: &Facts<'_>) -> Vec<Found> {
 /// Services of another load balancer.
 pub(super) fn load_balancer(facts: &Facts<'_>) -> Vec<Found> {
     let is_service = |owner: &OwnerEvidence| owner.kind == OwnerKind::Service;
-    find(facts, &[Code::UnrecordedAddress], is_service, |services| {
+    addresses_without_ipam(facts, &[Code::UnrecordedAddress], is_service, |services| {
         let services = count(services, "service", "services");
         format!("another load balancer gave {services} an address of an enabled pool")
     })
 }
 
-/// Finds the addresses in findings with these codes by their users. `event` says how that many users got them.
-fn find(
+/// Finds the findings with these codes whose addresses have a user that `is_user_of_cause` accepts, and makes one cause
+/// of them. `event` returns the first half of its sentence for a number of users, such as "another CNI plugin gave 2 pods
+/// an address of an enabled pool".
+fn addresses_without_ipam(
     facts: &Facts<'_>,
     codes: &[Code],
-    is_meant: fn(&OwnerEvidence) -> bool,
+    is_user_of_cause: fn(&OwnerEvidence) -> bool,
     event: impl Fn(usize) -> String,
 ) -> Vec<Found> {
-    let mut users = BTreeSet::new();
+    let mut users: BTreeSet<&str> = BTreeSet::new();
     let mut findings = Vec::new();
     for (position, finding) in facts.open(codes) {
         let Evidence::Address(evidence) = &finding.evidence else {
             continue;
         };
-        let mut names: Vec<&str> = Vec::new();
+        let mut has_user_of_cause = false;
         for owner in &evidence.owners {
-            if is_meant(owner) {
-                names.push(&owner.name);
+            if is_user_of_cause(owner) {
+                users.insert(&owner.name);
+                has_user_of_cause = true;
             }
         }
-        if !names.is_empty() {
-            users.extend(names);
+        if has_user_of_cause {
             findings.push(position);
         }
     }
