@@ -28,6 +28,9 @@ pub(crate) const BLOCK_SIZE: u8 = 26;
 /// change that.
 const CAUGHT_UP: Duration = Duration::from_millis(250);
 
+/// Largest number of pods on Kubernetes that have the size of usual pods. Larger clusters have smaller ones.
+const MOST_LARGE_PODS: u64 = 200_000;
+
 /// Number of workers that start and stop pods on etcd, number of pods that each keeps, and the time limit of their
 /// work.
 const WORKERS: usize = 4;
@@ -75,7 +78,12 @@ impl Cluster {
             // The namespaces of pods.
             seed_nodes(world.server(), &[])?;
             let cluster = Generated::of_pods(ClusterSpec::new(1), size);
-            cluster.write_to_etcd_of(world.server(), Flavour::Classic, kubernetes::complete)?;
+            let complete = if size > MOST_LARGE_PODS {
+                kubernetes::complete_small
+            } else {
+                kubernetes::complete
+            };
+            cluster.write_to_etcd_of(world.server(), Flavour::Classic, complete)?;
             kubernetes::wait_for_caches(world.server())?;
             world
         };

@@ -1,7 +1,7 @@
 //! `calipam release --leaked` and its undo compared with only the same writes. Every tenth address is leaked, or every
 //! hundredth for a size such as `1000000/100`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use calipam_model::parallel;
-use calipam_repair::journal::Recorded;
+use calipam_repair::journal::{Recorded, Value};
 use calipam_testkit::kube::{Flavour, read};
 use calipam_testkit::servers::{Etcd, EtcdOptions, KubeApiserver};
-use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use serde_json::{Value, json};
+use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp, TxnOpResponse};
+use serde_json::{Value as Json, json};
 use tokio::task::JoinSet;
 
 use crate::bench::Bench;
@@ -25,11 +25,14 @@ use crate::process::calipam;
 /// Number of concurrent transactions. calipam's executor sends as many requests at a time.
 const IN_FLIGHT: usize = 256;
 
+/// Maximum number of operations in a transaction of etcd.
+const MOST_OPERATIONS: usize = 128;
+
 /// Number of connections of the floor; more do not make it faster.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(32).expect("it is not zero");
 
 pub(super) const TITLES: &str = "size | released | check | command | writes | writing | a second | floor | ratio | undo | its writing | \
-                                 ratio | peak memory";
+                                 floor | ratio | peak memory";
 
 /// Leaks some addresses of a cluster, releases them, and undoes that. Sizes are allocations on `etcd` and pods on
 /// `kubernetes`.
@@ -67,26 +70,32 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
 
     let back = journal.with_extension("back");
     let undo = || run(&format!("undo {}", journal.display()), &back);
-    let (undone, floor) = match cluster.api_server() {
+    let undone;
+    let floor;
+    let floor_back;
+    match cluster.api_server() {
         None => {
-            let undone = undo()?;
-            let again = journal.with_extension("again");
-            run(release, &again)?;
-            (undone, floor_on_etcd(cluster.etcd(), &Recorded::read(&again)?)?)
+            undone = undo()?;
+            // The writes of the release leave the objects as they were before the undo.
+            floor = floor_on_etcd(cluster.etcd(), &recorded)?;
+            floor_back = floor_on_etcd(cluster.etcd(), &Recorded::read(&back)?)?;
         }
-        Some(server) => floor_on_kubernetes(server, undo)?,
-    };
+        Some(server) => {
+            (undone, floor) = floor_on_kubernetes(server, undo)?;
+            floor_back = floor;
+        }
+    }
     let check = checked.seconds;
     let writing_back = writing_time(&back)?;
     let cells = format!(
         "{leaked} | {check:.2} s | {:.2} s | {} | {writing:.2} s | {:.0} | {floor:.2} s | {:.2} | {:.2} s | \
-         {writing_back:.2} s | {:.2} | {:.0} MiB",
+         {writing_back:.2} s | {floor_back:.2} s | {:.2} | {:.0} MiB",
         released.seconds,
         recorded.intents.len(),
         leaked as f64 / writing,
         writing / floor,
         undone.seconds,
-        writing_back / floor,
+        writing_back / floor_back,
         released.peak_mib,
     );
     bench.row(0, &cells);
@@ -100,35 +109,31 @@ fn writing_time(journal: &Path) -> Result<f64> {
     Ok(ended.duration_since(begun).as_secs_f64())
 }
 
-/// The time in seconds that etcd needs for the same transactions as the undo, without its reads.
-fn floor_on_etcd(etcd: &Etcd, recorded: &Recorded) -> Result<f64> {
+/// The time in seconds that etcd needs for the transactions of a run, with all that they compare, but without any read
+/// before them. The objects must be as they were before the run.
+fn floor_on_etcd(etcd: &Etcd, run: &Recorded) -> Result<f64> {
+    let revisions = revisions(etcd, run)?;
     let mut transactions = Vec::new();
-    for intent in &recorded.intents {
-        let Some(revisions) = recorded.outcomes.get(&intent.id).and_then(|o| o.written.as_ref()) else {
-            continue;
-        };
+    for intent in &run.intents {
+        let changed = intent.changes.iter().map(|change| &change.key);
+        let guards = intent.guards.iter().map(|guard| &guard.key);
         let mut compares = Vec::new();
-        let mut puts = Vec::new();
-        for (change, revision) in intent.changes.iter().zip(revisions) {
-            let revision = change
-                .after
-                .as_ref()
-                .and(revision.as_ref())
-                .map_or(Ok(0), |r| r.parse())?;
-            compares.push(Compare::mod_revision(
-                change.key.as_str(),
-                CompareOp::Equal,
-                revision,
-            ));
-            let before = change
-                .before
-                .as_ref()
-                .and_then(|b| b.value.bytes())
-                .unwrap_or_default();
-            puts.push(TxnOp::put(change.key.as_str(), before.to_vec(), None));
+        for key in changed.chain(guards) {
+            let revision = revisions.get(key).copied().unwrap_or_default();
+            compares.push(Compare::mod_revision(key.as_str(), CompareOp::Equal, revision));
         }
-        transactions.push(Txn::new().when(compares).and_then(puts));
+
+        let mut operations = Vec::new();
+        for change in &intent.changes {
+            let after = change.after.as_ref().and_then(Value::bytes);
+            operations.push(match after {
+                Some(value) => TxnOp::put(change.key.as_str(), value.to_vec(), None),
+                None => TxnOp::delete(change.key.as_str(), None),
+            });
+        }
+        transactions.push(Txn::new().when(compares).and_then(operations));
     }
+
     let (seconds, lost) = etcd.with_client(async |client| {
         let begin = Instant::now();
         let mut running = JoinSet::new();
@@ -149,6 +154,35 @@ fn floor_on_etcd(etcd: &Etcd, recorded: &Recorded) -> Result<f64> {
     })?;
     ensure!(lost == 0, "{lost} transactions are lost");
     Ok(seconds)
+}
+
+/// The current revisions of all objects that a run has changed or compared, by their keys. Absent objects are left out.
+fn revisions(etcd: &Etcd, run: &Recorded) -> Result<BTreeMap<String, i64>> {
+    let mut keys = BTreeSet::new();
+    for intent in &run.intents {
+        keys.extend(intent.changes.iter().map(|change| change.key.clone()));
+        keys.extend(intent.guards.iter().map(|guard| guard.key.clone()));
+    }
+    let keys = Vec::from_iter(keys);
+    etcd.with_client(async |mut client| {
+        let mut revisions = BTreeMap::new();
+        for part in keys.chunks(MOST_OPERATIONS) {
+            let keys_only = GetOptions::new().with_keys_only();
+            let reads: Vec<TxnOp> = part
+                .iter()
+                .map(|key| TxnOp::get(key.as_str(), Some(keys_only.clone())))
+                .collect();
+            let answer = client.txn(Txn::new().and_then(reads)).await?;
+            for read in answer.op_responses() {
+                if let TxnOpResponse::Get(found) = read {
+                    for kv in found.kvs() {
+                        revisions.insert(kv.key_str()?.to_owned(), kv.mod_revision());
+                    }
+                }
+            }
+        }
+        Ok(revisions)
+    })
 }
 
 /// Undoes a release, and measures the time in seconds that the API server needs for its writes. Blocks are replaced, and
@@ -192,12 +226,12 @@ fn floor_on_kubernetes(
 }
 
 /// All objects of a kind, by their paths.
-fn list(server: &KubeApiserver, plural: &str) -> BTreeMap<String, Value> {
+fn list(server: &KubeApiserver, plural: &str) -> BTreeMap<String, Json> {
     let path = Flavour::Classic.path(plural);
-    let Value::Array(items) = read(server, &path)["items"].take() else {
+    let Json::Array(items) = read(server, &path)["items"].take() else {
         return BTreeMap::new();
     };
-    let named = |item: Value| {
+    let named = |item: Json| {
         (
             format!("{path}/{}", item["metadata"]["name"].as_str().unwrap_or_default()),
             item,
