@@ -20,13 +20,16 @@ const THREADS: &str = "RUST_TEST_THREADS";
 
 /// Filters for the slowest tests: those of the program in `tests/main.rs`, those with generated clusters in
 /// `crates/datastore/tests`, those of the plugin for each version of CNI and those on Calico's states in
-/// `crates/cni/tests`, and one of the explorer's.
-const LONG: [&str; 5] = [
+/// `crates/cni/tests`, one of the explorer's, the replay of Calico's runs, and those of torn requests in
+/// `crates/repair/tests`.
+const LONG: [&str; 7] = [
     "cli::",
     "generated::",
     "conformance::",
     "golden::",
     "every_interleaving",
+    "every_allocator_trace",
+    "torn::",
 ];
 
 /// The compiler wrapper that makes cargo compile the workspace with Clippy instead of rustc, so that linting needs no
