@@ -50,6 +50,7 @@ pub use next::{
 pub use notes::{MemoryNotes, Notes};
 pub use on_snapshot::{SnapshotStore, Write, without_waiting};
 pub use owners::{Expected, NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates, PodName};
+pub use pools::PoolsForNode;
 pub use recent::KnownState;
 pub use record::Record;
 pub use release::{Release, Released};

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
+use calipam_model::key::Key;
+use calipam_model::node::Node;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::selector::SelectorError;
+use calipam_model::snapshot::Versioned;
 
-use crate::allocator::Allocator;
+use crate::allocator::{self, Allocator};
 use crate::error::{Error, Result};
 use crate::event::{Event, PoolPassedOver, Trace};
 use crate::family::Family;
@@ -30,6 +33,52 @@ impl<S: Store> Allocator<S> {
         let [found] = self.read([Query::Pools]).await?;
         Ok(pools(found))
     }
+
+    /// Reads the pools and the node that a request for its workloads needs.
+    ///
+    /// # Errors
+    /// If the datastore has no such node, or the node or the configuration cannot be decoded: then every such request fails.
+    pub async fn pools_for_node(&self, host: &str) -> Result<PoolsForNode> {
+        let queries = [
+            Query::Get(Key::IpamConfig),
+            Query::Get(Key::Node(host.to_owned())),
+            Query::Pools,
+        ];
+        let [config, node, found] = self.read(queries).await?;
+        allocator::config(config)?;
+        let node: Option<Versioned<Node>> = allocator::one(node)?;
+        let node = node.ok_or_else(|| Error::NoNode(host.to_owned()))?.value;
+        let pools = pools(found);
+        Ok(PoolsForNode { pools, node })
+    }
+}
+
+/// The pools, and a node whose workloads want addresses.
+#[derive(Debug)]
+pub struct PoolsForNode {
+    pools: Vec<Pool>,
+    node: Node,
+}
+
+impl PoolsForNode {
+    /// Checks that a pool serves the node's workloads in some namespace.
+    ///
+    /// # Errors
+    /// The reason why requests in all namespaces are refused. `requested` are the CIDRs of the pools that they name.
+    pub fn check(&self, family: Family, requested: &[IpNet]) -> Result<()> {
+        let request = PoolRequest {
+            family,
+            host: &self.node.name,
+            node_labels: &self.node.labels,
+            namespace: NamespaceOfRequest::Any,
+            requested,
+            intended_use: PoolUse::Workload,
+            windows: false,
+            is_calico: false,
+        };
+        request.serving(&self.pools, &Trace::default())?;
+        Ok(())
+    }
 }
 
 /// The first pool that contains an address.
@@ -49,13 +98,21 @@ pub(crate) struct PoolRequest<'a> {
     pub family: Family,
     pub host: &'a str,
     pub node_labels: &'a BTreeMap<String, String>,
-    pub namespace_labels: Option<&'a BTreeMap<String, String>>,
+    pub namespace: NamespaceOfRequest<'a>,
     /// The CIDRs of the requested pools. If empty, all pools that select the node and the namespace serve the request.
     pub requested: &'a [IpNet],
     pub intended_use: PoolUse,
     pub windows: bool,
     /// True if the request is answered as Calico does, which uses pools with impossible blocks.
     pub is_calico: bool,
+}
+
+/// The namespace of a request, to which the namespace selectors of pools apply.
+pub(crate) enum NamespaceOfRequest<'a> {
+    /// Every namespace selector that parses may select it.
+    Any,
+    /// The labels of the namespace. Without labels, only selectors that match no labels select it.
+    Labelled(Option<&'a BTreeMap<String, String>>),
 }
 
 /// The pools that serve a request.
@@ -162,7 +219,6 @@ impl PoolRequest<'_> {
 
     /// The reason why an open pool does not serve the request if the request names no pool.
     fn unselected(&self, pool: &Pool) -> Result<Option<PoolPassedOver>> {
-        let none = BTreeMap::new();
         // Like Calico, accepts blocks whose addresses are all reserved: see `windows` in `tests/traces/README.md`.
         let reserved_bits = if self.windows { 2 } else { 0 };
         let crashes_calico = self.is_calico && (self.windows || pool.has_impossible_blocks());
@@ -177,7 +233,12 @@ impl PoolRequest<'_> {
             return Ok(Some(PoolPassedOver::NodeSelector(pool.node_selector.clone())));
         }
         let namespaces = pool.selected_namespaces().map_err(broken)?;
-        if !namespaces.matches(self.namespace_labels.unwrap_or(&none)) {
+        let none = BTreeMap::new();
+        let is_selected = match self.namespace {
+            NamespaceOfRequest::Any => true,
+            NamespaceOfRequest::Labelled(labels) => namespaces.matches(labels.unwrap_or(&none)),
+        };
+        if !is_selected {
             return Ok(Some(PoolPassedOver::NamespaceSelector(
                 pool.namespace_selector.clone(),
             )));

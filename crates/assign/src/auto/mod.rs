@@ -34,7 +34,7 @@ use crate::event::Event;
 use crate::family::Family;
 use crate::full::FullBlocks;
 use crate::handle::KnownHandle;
-use crate::pools::{self, PoolRequest, ServingPools};
+use crate::pools::{self, NamespaceOfRequest, PoolRequest, ServingPools};
 use crate::recent::is_recent;
 use crate::request::{Assigned, AutoAssign, AutoAssigned, Message};
 use crate::store::{Query, Store};
@@ -146,7 +146,7 @@ impl<S: Store> Allocator<S> {
             family,
             host: &request.host,
             node_labels: &inputs.node.labels,
-            namespace_labels: request.namespace_labels.as_ref(),
+            namespace: NamespaceOfRequest::Labelled(request.namespace_labels.as_ref()),
             requested: request.pools(family),
             intended_use: request.intended_use.ok_or(Error::UseRequired)?,
             windows,

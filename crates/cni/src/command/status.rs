@@ -1,14 +1,13 @@
 //! STATUS: checks that an ADD could succeed now.
 
+use calipam_assign::Family;
 use calipam_assign::plugin::OPERATION;
-use calipam_assign::{Family, Query, Record, Store};
-use calipam_model::node::Node;
-use calipam_model::pool::{Pool, PoolUse};
-use calipam_model::selector::Selector;
 
 use crate::call::{Call, CallAllocator, within};
-use crate::config::{Configuration, pool_cidr};
+use crate::config::Configuration;
+use crate::failure;
 use crate::identity::node_name;
+use crate::pools;
 use crate::protocol::{CniError, Code};
 
 /// Checks that the datastore answers, has the node, and has a pool for the node in each wanted family. Returns
@@ -26,57 +25,23 @@ pub(crate) async fn status(call: &Call) -> Result<&CallAllocator, CniError> {
     })
 }
 
-/// Checks that the node exists, and that each requested family has a pool for its workloads.
+/// Checks that the node exists, and that each wanted family has a pool for its workloads. The runtime names no pod, so a
+/// pool that serves only some namespaces is enough.
 async fn check(configuration: &Configuration, allocator: &CallAllocator) -> Result<(), CniError> {
-    let name = node_name(&configuration.node);
-    let queries = [
-        Query::Get(calipam_model::key::Key::Node(name.clone())),
-        Query::Pools,
-    ];
-    let read = allocator.store().read(&queries).await;
-    let answers = read.map_err(|error| CniError::internal(error.to_string()))?;
-    let mut pools = Vec::new();
-    let mut node = None;
-    for entry in answers.into_iter().flatten() {
-        match entry.record {
-            Record::Node(record) => node = Some(record),
-            Record::Pool(pool) => pools.push(pool),
-            _ => {}
-        }
-    }
-    let Some(node) = node else {
-        return Err(CniError::internal(format!("the datastore has no node {name}")));
-    };
-
     let ipam = &configuration.ipam;
-    for (family, is_wanted, named) in [
-        (Family::V4, ipam.ipv4, &ipam.ipv4_pools),
-        (Family::V6, ipam.ipv6, &ipam.ipv6_pools),
+    let node = node_name(&configuration.node);
+    let of_node = allocator.pools_for_node(&node).await;
+    let of_node = of_node.map_err(|error| failure::from_allocator(&error))?;
+    let (pools_v4, pools_v6) = pools::resolve(ipam, allocator).await?;
+
+    for (family, is_wanted, requested) in [
+        (Family::V4, ipam.ipv4, pools_v4),
+        (Family::V6, ipam.ipv6, pools_v6),
     ] {
-        let mut of_family = pools.iter().filter(|pool| Family::of(pool.cidr) == family);
-        if is_wanted && !of_family.any(|pool| serves(pool, named, &node)) {
-            let text = format!("no enabled {family} pool serves the workloads of node {name}");
+        if is_wanted && let Err(error) = of_node.check(family, &requested) {
+            let text = format!("node {node} gets no {family} addresses: {error}");
             return Err(CniError::internal(text));
         }
     }
     Ok(())
-}
-
-/// True for an enabled pool for workloads that is in `named` or, if that is empty, is automatic and selects the node.
-fn serves(pool: &Pool, named: &[String], node: &Node) -> bool {
-    if !pool.is_enabled() || !pool.allows(PoolUse::Workload) {
-        return false;
-    }
-    if !named.is_empty() {
-        return named
-            .iter()
-            .any(|entry| *entry == pool.name || pool_cidr(entry) == Some(pool.cidr));
-    }
-    if !pool.automatic {
-        return false;
-    }
-    match Selector::parse(&pool.node_selector) {
-        Ok(selector) => selector.matches(&node.labels),
-        Err(_) => false,
-    }
 }

@@ -61,6 +61,59 @@ fn another_endpoint_is_used_if_one_does_not_answer() {
     world.assert_empty();
 }
 
+/// A pool that no request can use makes STATUS fail with the words of ADD.
+#[test]
+fn status_knows_what_refuses_every_add() {
+    let world = World::etcd();
+    let status = |runtime: Runtime| runtime.with("cniVersion", "1.1.0").call("STATUS", "", "");
+    let pool = |name: &str, spec: Value| world.create(&Key::Pool(name.into()), &json!({"spec": spec}));
+    for (field, value) in [
+        ("disabled", json!(true)),
+        ("assignmentMode", json!("Manual")),
+        ("allowedUses", json!(["Tunnel"])),
+        ("nodeSelector", json!("rack == 'a'")),
+        ("nodeSelector", json!("rack ==")),
+        ("namespaceSelector", json!("team ==")),
+        ("blockSize", json!(40)),
+    ] {
+        pool(
+            "v4",
+            json!({"cidr": "10.7.0.0/24", "blockSize": 28, field: value}),
+        );
+        let (code, text) = status(world.runtime()).error();
+        let (_, of_add) = world.runtime().call("ADD", "c", "").error();
+        assert_eq!(
+            (code, text),
+            (50, format!("node a gets no IPv4 addresses: {of_add}"))
+        );
+    }
+
+    // Requests that name no pool all fail if the selector of one pool does not parse.
+    pool("v4", json!({"cidr": "10.7.0.0/24", "blockSize": 28}));
+    pool("other", json!({"cidr": "10.8.0.0/24", "nodeSelector": "rack =="}));
+    assert_eq!(status(world.runtime()).error().0, 50);
+    let by_name = |name: &str| world.runtime().with_ipam("ipv4_pools", json!([name]));
+    status(by_name("v4")).success();
+    assert_eq!(
+        status(by_name("missing")).error(),
+        (
+            50,
+            "error parsing pool \"missing\": invalid CIDR address: missing".into()
+        )
+    );
+    world.delete(&Key::Pool("other".into()));
+
+    // The pool serves pods in some namespaces.
+    pool(
+        "v4",
+        json!({"cidr": "10.7.0.0/24", "blockSize": 28, "namespaceSelector": "team == 'a'"}),
+    );
+    status(world.runtime()).success();
+    world.runtime().call("ADD", "c", "").error();
+    let (_, missing) = status(world.runtime().with("nodename", "c")).error();
+    assert_eq!(missing, "resource does not exist: Node(c) with error: <nil>");
+}
+
 #[test]
 fn del_finds_a_borrowed_address_by_the_result_of_add() {
     let world = World::etcd();
