@@ -54,6 +54,7 @@ fn each_case_wherever_the_data_is() {
         requests_that_cannot_be_met(),
         one_family_is_full_and_the_other_refused(),
         services_of_other_types(),
+        an_address_that_is_not_recorded(),
         a_service_that_was_created_again(&["198.51.100.1"]),
         a_service_that_was_created_again(&["198.51.100.0"]),
     ] {
@@ -263,6 +264,50 @@ fn a_service_that_was_created_again(ingress: &[&str]) -> Case {
                 "shop/web has 198.51.100.1; 198.51.100.0 is still recorded for an earlier service of this name",
             ),
             ("shop/web", 0, "`calipam release --ip 198.51.100.0"),
+        ],
+    }
+}
+
+/// The status lists an address of which Calico has no record, for example because a backup was restored.
+fn an_address_that_is_not_recorded() -> Case {
+    let mut lists = cluster(&[("lb", for_services("198.51.100.0/24"))]);
+    lists.service_block("198.51.100.0/26", &["shop/web"]);
+    lists.service(
+        "shop/web",
+        json!({}),
+        json!({}),
+        &["198.51.100.0", "198.51.100.9"],
+    );
+    lists.service("shop/lost", json!({}), json!({}), &["198.51.100.7"]);
+    lists.service(
+        "shop/broken",
+        json!({}),
+        json!({"projectcalico.org/ipv4pools": "lb"}),
+        &["198.51.100.8"],
+    );
+    Case {
+        lists,
+        findings: &[
+            "critical unallocated-in-use 198.51.100.7",
+            "critical unallocated-in-use 198.51.100.8",
+            "critical unallocated-in-use 198.51.100.9",
+        ],
+        answers: &[
+            (
+                "shop/web",
+                0,
+                "shop/web has 198.51.100.0; the controller removes 198.51.100.9 from its status: not recorded for the service",
+            ),
+            (
+                "shop/lost",
+                0,
+                "IPAM can assign 198.51.100.1 to shop/lost; the controller removes 198.51.100.7 from its status: not",
+            ),
+            (
+                "shop/broken",
+                1,
+                "the controller cannot read projectcalico.org/ipv4pools; its status lists 198.51.100.8, not recorded",
+            ),
         ],
     }
 }

@@ -80,12 +80,38 @@ impl ServiceExplanation {
         } else {
             String::new()
         };
-        let sentence = sentence + &released + &self.earlier();
+        let sentence = sentence + &released + &self.unrecorded() + &self.earlier();
         match &self.unread_wish {
             Some(wish) => {
                 format!("{sentence}; this version of Calico does not read its spec.loadBalancerIP {wish}")
             }
             None => sentence,
+        }
+    }
+
+    /// The clause about addresses in the status that are recorded neither for the service nor for an earlier one of its
+    /// name, and are not assigned to it; empty if there are none, or if another controller may have set them.
+    fn unrecorded(&self) -> String {
+        let is_replaced = match self.state {
+            ServiceState::Served => self.settles,
+            ServiceState::NoPool => self.is_abandoned,
+            ServiceState::Unreadable(_) => false,
+            _ => return String::new(),
+        };
+        let given: Vec<IpAddr> = self.given().collect();
+        let mut unrecorded = self.ingress.clone();
+        unrecorded.retain(|address| {
+            let is_known = [&self.recorded, &self.of_earlier, &given];
+            !is_known.iter().any(|known| known.contains(address))
+        });
+        if unrecorded.is_empty() {
+            return String::new();
+        }
+        let addresses = joined(&unrecorded, ", ");
+        if is_replaced {
+            format!("; the controller removes {addresses} from its status: not recorded for the service")
+        } else {
+            format!("; its status lists {addresses}, not recorded for the service")
         }
     }
 
@@ -114,15 +140,8 @@ impl ServiceExplanation {
             parts.push(format!("{who} has {}{unpublished}", joined(&kept, ", ")));
         }
 
-        let mut given: Vec<IpAddr> = Vec::new();
-        for family in &self.families {
-            if let Some(answer) = family.answer()
-                && let Ok(assigned) = &answer.outcome
-                && !kept.contains(&assigned.address)
-            {
-                given.push(assigned.address);
-            }
-        }
+        let mut given: Vec<IpAddr> = self.given().collect();
+        given.retain(|address| !kept.contains(address));
         if !given.is_empty() {
             parts.push(format!("IPAM can assign {} to {who}", joined(&given, ", ")));
         }
@@ -153,6 +172,14 @@ impl ServiceExplanation {
         self.families
             .iter()
             .flat_map(|family| family.family.kept.iter().copied())
+    }
+
+    /// The addresses that IPAM assigns to the service.
+    fn given(&self) -> impl Iterator<Item = IpAddr> {
+        let answers = self.families.iter().filter_map(FamilyOfService::answer);
+        answers
+            .filter_map(|answer| answer.outcome.as_ref().ok())
+            .map(|assigned| assigned.address)
     }
 
     /// The clause about kept addresses that the service's status lacks; empty if it lists all of them.
