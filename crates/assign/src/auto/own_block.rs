@@ -120,6 +120,13 @@ impl<S: Store> Search<'_, S> {
 
     /// Makes one attempt to use a block, with the affinity and the block as they were read.
     async fn try_own_block(&self, key: &AffinityKey, current: Result<AffinityAndBlock>) -> Result<Attempt> {
+        if let Ok((Some(_), None)) = &current
+            && let Some(existing) = self.overlapping_of_own(key.cidr).await?
+        {
+            let block = key.cidr;
+            let why = Error::Overlap { block, existing };
+            return Ok(Attempt::Done(OwnBlock::Unusable(why.to_string())));
+        }
         let loaded = match current {
             Ok((Some(affinity), block)) => self.allocator.load_block(affinity, block, self.windows).await,
             Ok((None, _)) => return Ok(Attempt::Done(OwnBlock::Gone)),
@@ -139,6 +146,14 @@ impl<S: Store> Search<'_, S> {
                 Ok(Attempt::Done(OwnBlock::Unusable(error.to_string())))
             }
         }
+    }
+
+    /// The block of another size that overlaps a missing block of the host, which is not created then. Calico creates it.
+    async fn overlapping_of_own(&self, missing: IpNet) -> Result<Option<IpNet>> {
+        if self.allocator.is_calico {
+            return Ok(None);
+        }
+        self.allocator.overlapping(missing).await
     }
 
     /// Counts the reserved and the cooling addresses of a full block.

@@ -40,6 +40,24 @@ fn the_second_pod_of_a_node_costs_two_writes() {
     assert!(paths[0].ends_with("handle/second") && paths[1].contains("/assignment/"));
 }
 
+/// The node has an affinity from the time when blocks had another size.
+#[test]
+fn a_missing_block_of_the_node_is_not_created_over_another() {
+    let cluster = cluster();
+    cluster.node("host-b", &[]);
+    let other = cluster.addresses(&wants_as("host-b", 1, "other"))[0];
+    let (path, block, _) = cluster.store.values("/calico/ipam/v2/assignment/ipv4/").remove(0);
+    let half = path.rsplit_once('/').unwrap().1.replace("-30", "-31");
+    let affinity = format!("/calico/ipam/v2/host/host-a/ipv4/block/{half}");
+    cluster.store.put(&affinity, r#"{"state":"confirmed"}"#);
+
+    let given = cluster.addresses(&request("mine"));
+    assert_ne!(given, [other]);
+    let blocks = cluster.store.values("/calico/ipam/v2/assignment/ipv4/");
+    assert!(blocks.len() == 2 && blocks.iter().all(|(path, ..)| path.ends_with("-30")));
+    assert_eq!(cluster.store.value(&path), Some(block), "it stays as it was");
+}
+
 /// A handle has addresses in two blocks. The first block is damaged in ways that occur in real clusters.
 #[test]
 fn a_block_that_cannot_be_decoded_is_passed_over_in_a_release() {
