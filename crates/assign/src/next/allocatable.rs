@@ -46,6 +46,9 @@ pub enum PoolLimit {
     /// Windows nodes get no address from blocks of so few addresses.
     #[error("Windows reserves every address in blocks this small")]
     TooSmallForWindows,
+    /// Only Windows nodes use the pool.
+    #[error("Windows nodes reserve addresses in each block that they create")]
+    ReservedForWindows,
     /// Nodes are not allowed to claim blocks.
     #[error("nodes cannot claim blocks")]
     AutoAllocationOff,
@@ -59,6 +62,9 @@ pub enum PoolLimit {
     /// there.
     #[error("blocks of a different size are not used")]
     BlockSize,
+    /// New blocks would overlap smaller ones. Calico creates them nevertheless, and assigns addresses twice.
+    #[error("new blocks that would overlap others do not count")]
+    Overlap,
     /// A necessary object was not read or cannot be decoded.
     #[error("not known: a necessary object was not read or cannot be decoded")]
     NotKnown,
@@ -301,6 +307,13 @@ impl<'s> Outlook<'s> {
         }
         if room.other_size > 0 {
             limits.push(PoolLimit::BlockSize);
+        }
+        if room.hindered > 0 {
+            limits.push(PoolLimit::Overlap);
+        }
+        let creates_blocks = claims.new_blocks > 0 || claims.from_others > 0 || room.pending_addresses > 0;
+        if room.reserved_per_block > 0 && creates_blocks {
+            limits.push(PoolLimit::ReservedForWindows);
         }
         limits
     }

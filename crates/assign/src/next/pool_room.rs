@@ -4,18 +4,17 @@ use std::collections::HashSet;
 
 use calipam_model::affinity::AffinityType;
 use calipam_model::block::{Block, BlockContent, WINDOWS_RESERVED};
-use calipam_model::cidr_set::{CidrSet, around, inside};
+use calipam_model::cidr_set::{CidrSet, around, inside, runs};
 use calipam_model::pool::Pool;
 use calipam_model::{IpNet, cidr};
 
 use super::claims::{Holder, key_of_owner};
 use super::{Outlook, reclaims_empty_blocks};
-use crate::auto::assignable;
 
 /// The free addresses of a pool, and the room for new blocks.
 #[derive(Default)]
 pub(super) struct Room {
-    /// The number of free addresses in the blocks of the pool's users.
+    /// The number of the pool's free addresses in the blocks of its users.
     pub own: u128,
     /// The number of free addresses in all other blocks of the pool's block size. They can be borrowed.
     pub foreign: u128,
@@ -28,6 +27,8 @@ pub(super) struct Room {
     /// The addresses of all blocks, and of all reservations that are at least as large as a block. New blocks are
     /// created only outside of them.
     taken: CidrSet,
+    /// The number of free addresses around smaller blocks: a new block would overlap them.
+    pub hindered: u128,
     /// The number of places where a block can be created.
     pub places: u128,
     /// The number of addresses in these places that are not reserved.
@@ -36,11 +37,12 @@ pub(super) struct Room {
     pub per_place: u128,
     /// The number of addresses that a user reserves in each block that it creates, if all users are Windows nodes;
     /// otherwise 0.
-    reserved_per_block: u128,
+    pub reserved_per_block: u128,
     /// The number of places for which a user has an affinity. The user creates these blocks regardless of its block
     /// limit.
     pub pending_places: u128,
-    /// The number of addresses in these places that are not reserved.
+    /// The number of addresses in these places that are not reserved, and in blocks of other sizes for which a user has an
+    /// affinity.
     pub pending_addresses: u128,
 }
 
@@ -80,20 +82,19 @@ impl Outlook<'_> {
         if all_run_windows && cidr::is_v4(pool.cidr) {
             room.reserved_per_block = WINDOWS_RESERVED.into();
         }
-        let mut taken = Vec::new();
+        let mut blocks_around = Vec::new();
         let mut other_sizes = Vec::new();
         for (cidr, stored) in larger_blocks.chain(blocks_in_pool) {
             let content = stored.map(|stored| &stored.value.content);
             if content.is_some_and(BlockContent::is_deleted) {
                 continue;
             }
-            let prefix_len = pool.block_size.min(cidr.prefix_len());
-            taken.extend(cidr::block_around(cidr.addr(), prefix_len));
+            blocks_around.push(*cidr);
             if cidr.prefix_len() != pool.block_size {
                 other_sizes.push(*cidr);
             }
             if let Some(block) = content.and_then(BlockContent::sound)
-                && pool.cidr.contains(cidr)
+                && (pool.cidr.contains(cidr) || users.held.contains(cidr))
             {
                 self.add_block(&mut room, pool, *cidr, block, &users);
             }
@@ -104,8 +105,8 @@ impl Outlook<'_> {
         room.existing.retain(|(_, cidr)| !in_the_way.touches(*cidr));
         room.existing.sort_unstable_by(|a, b| b.cmp(a));
 
-        self.add_places(&mut room, pool, taken);
-        self.add_pending_places(&mut room, pool, users.held);
+        self.add_places(&mut room, pool, &blocks_around);
+        self.add_pending(&mut room, pool, users.held, blocks_around);
         room
     }
 
@@ -114,7 +115,9 @@ impl Outlook<'_> {
         let mut held = HashSet::new();
         let mut claimants = HashSet::new();
         for user in users {
-            held.extend(self.held(user.holder).filter(|cidr| pool.cidr.contains(cidr)));
+            // Like Calico, finds the pool of a block by its first address. A larger block remains if a pool has shrunk.
+            let in_pool = |cidr: &IpNet| pool.cidr.contains(&cidr.network());
+            held.extend(self.held(user.holder).filter(in_pool));
             if user.claimable > 0 {
                 claimants.insert(user.holder.key());
             }
@@ -126,10 +129,11 @@ impl Outlook<'_> {
         }
     }
 
-    /// Adds the free addresses of an existing block in the pool.
+    /// Adds the free addresses of an existing block that are in the pool.
     fn add_block(&self, room: &mut Room, pool: &Pool, cidr: IpNet, block: &Block, users: &UsersOfPool<'_>) {
         let block = block.without_cooled(self.indexed.snapshot.taken_at, self.config.cooldown());
-        let free = u128::from(assignable(&block, &self.reserved));
+        let is_out = |address| !pool.cidr.contains(&address) || self.reserved.contains(address);
+        let free = block.assignable(is_out).count() as u128;
 
         if users.held.contains(&cidr) {
             room.own += free;
@@ -161,8 +165,8 @@ impl Outlook<'_> {
         }
     }
 
-    /// Adds the places for new blocks: those that overlap no block in `taken`, and that no reservation covers.
-    fn add_places(&self, room: &mut Room, pool: &Pool, mut taken: Vec<IpNet>) {
+    /// Adds the places for new blocks: those that overlap no block in `blocks`, and that no reservation covers.
+    fn add_places(&self, room: &mut Room, pool: &Pool, blocks: &[IpNet]) {
         if pool.is_smaller_than_block() {
             return;
         }
@@ -173,6 +177,11 @@ impl Outlook<'_> {
         room.per_place = size.saturating_sub(room.reserved_per_block);
 
         let reservations = || self.reserved.within(pool.cidr);
+        let place_around = |block: &IpNet| {
+            let prefix_len = pool.block_size.min(block.prefix_len());
+            cidr::block_around(block.addr(), prefix_len)
+        };
+        let mut taken: Vec<IpNet> = blocks.iter().filter_map(place_around).collect();
         taken.extend(reservations().filter(|cidr| cidr.prefix_len() <= pool.block_size));
         room.taken = CidrSet::new(taken);
 
@@ -182,20 +191,45 @@ impl Outlook<'_> {
         room.places = all / size;
         let reserved = reserved.saturating_add(room.places.saturating_mul(room.reserved_per_block));
         room.unclaimed = all.saturating_sub(reserved);
+
+        if blocks.iter().any(|block| block.prefix_len() > pool.block_size) {
+            let covered = CidrSet::new(blocks.iter().copied().chain(reservations()));
+            let uncovered = |cidr: IpNet| cidr::size(cidr).saturating_sub(covered.size_within(cidr));
+            let in_pool = room.taken.within(pool.cidr);
+            room.hindered = in_pool.map(uncovered).fold(0, u128::saturating_add);
+        }
     }
 
-    /// Adds the places for which users have affinities (`held`), but where no block exists yet.
-    fn add_pending_places(&self, room: &mut Room, pool: &Pool, held: HashSet<IpNet>) {
-        // The pool is smaller than a block.
-        if room.per_place == 0 {
+    /// Adds the blocks that do not exist, but for which users have affinities (`held`). Their owners create them, of whatever
+    /// size. Leaves out those that would overlap `blocks`, since their addresses could be assigned twice.
+    fn add_pending(&self, room: &mut Room, pool: &Pool, held: HashSet<IpNet>, blocks: Vec<IpNet>) {
+        if held.is_empty() {
             return;
         }
-        for place in held {
-            if room.is_place(pool, place) {
-                let free = room.per_place.saturating_sub(self.reserved.size_within(place));
-                room.pending_places += 1;
-                room.pending_addresses = room.pending_addresses.saturating_add(free);
-            }
+        let existing = CidrSet::new(blocks);
+        let mut pending: Vec<IpNet> = held.into_iter().collect();
+        pending.retain(|cidr| !existing.touches(*cidr) && !self.reserved.covers(*cidr));
+        pending.sort_unstable();
+
+        // Of pending blocks that overlap each other, the largest contains all addresses.
+        for run in runs(&pending, |cidr| *cidr) {
+            let in_pool = if pool.cidr.contains(&run[0]) {
+                run[0]
+            } else {
+                pool.cidr
+            };
+            let free = cidr::size(in_pool)
+                .saturating_sub(self.reserved.size_within(in_pool))
+                .saturating_sub(room.reserved_per_block);
+            // Around a block of another size, no place is left.
+            let sum = if room.taken.touches(run[0]) {
+                &mut room.own
+            } else {
+                &mut room.pending_addresses
+            };
+            *sum = sum.saturating_add(free);
         }
+        let places = pending.iter().filter(|cidr| room.is_place(pool, **cidr));
+        room.pending_places = places.count() as u128;
     }
 }

@@ -201,6 +201,66 @@ fn pools_without_allocatable_addresses_have_a_reason() {
     assert_eq!(allocatable(&cluster), (None, vec![Limit::BrokenSelector]));
 }
 
+/// The pool was shrunk below the block of node-1, which still assigns the addresses of its block.
+#[test]
+fn the_owner_of_a_larger_block_gets_the_addresses_of_a_pool() {
+    let mut cluster = small();
+    cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    cluster.only_pool("small", json!({"cidr": "10.244.1.0/31", "blockSize": 30}));
+    assert_eq!(
+        allocatable(&cluster),
+        (Some(0), vec![]),
+        "one is in use, one is cooling"
+    );
+    cluster.0.blocks.clear();
+    cluster.block("10.244.1.0/30", "host:node-1", [pod("node-1", "a")]);
+    assert_eq!(allocatable(&cluster), (Some(1), vec![]));
+    cluster.0.blocks.clear();
+    assert_eq!(
+        allocatable(&cluster),
+        (Some(2), vec![]),
+        "the block is created again"
+    );
+    cluster.resource("ipreservations/r", json!({"reservedCIDRs": ["10.244.1.0/32"]}));
+    assert_eq!(allocatable(&cluster), (Some(1), vec![]));
+
+    // The block does not begin in the pool.
+    cluster.only_pool("small", json!({"cidr": "10.244.1.2/31", "blockSize": 30}));
+    assert_eq!(allocatable(&cluster), (Some(0), vec![Limit::SmallerThanBlock]));
+}
+
+/// A node creates the missing block of its affinity, of whatever size, even at its block limit.
+#[test]
+fn a_block_of_another_size_is_created_for_its_affinity() {
+    let with_affinity = |cidr: &str| {
+        let mut cluster = small();
+        cluster.only_pool("small", json!({"cidr": "10.244.1.0/29", "blockSize": 30}));
+        cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true, "maxBlocksPerHost": 1}));
+        cluster.affinity("host/node-1", cidr, json!({"state": "confirmed"}));
+        allocatable(&cluster)
+    };
+    assert_eq!(with_affinity("10.244.1.4/30"), (Some(5), vec![]));
+    assert_eq!(with_affinity("10.244.1.4/31"), (Some(3), vec![Limit::BlockLimit]));
+    // It would overlap the block of node-1.
+    assert_eq!(with_affinity("10.244.1.0/29"), (Some(1), vec![Limit::BlockLimit]));
+}
+
+#[test]
+fn addresses_around_a_smaller_block_have_a_reason() {
+    let mut cluster = small();
+    cluster.0.blocks.clear();
+    cluster.0.affinities.clear();
+    cluster.only_pool("small", json!({"cidr": "10.244.1.0/29", "blockSize": 30}));
+    cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    cluster.block(
+        "10.244.1.0/31",
+        "host:node-1",
+        [pod("node-1", "a"), pod("node-1", "b")],
+    );
+    cluster.affinity("host/node-1", "10.244.1.0/31", json!({"state": "confirmed"}));
+    assert_eq!(allocatable(&cluster), (Some(4), vec![Limit::Overlap]));
+}
+
 #[test]
 fn a_manual_pool_ignores_its_selector() {
     let mut cluster = small();
@@ -341,8 +401,8 @@ fn windows_nodes_need_strict_affinity_and_reserve_addresses_of_each_new_block() 
     );
     cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true}));
     assert_eq!(
-        allocatable(&cluster).0,
-        Some(4),
+        allocatable(&cluster),
+        (Some(4), vec![Limit::BlockLimit, Limit::ReservedForWindows]),
         "a single block, four addresses of which are reserved"
     );
     cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.32.1"}));
