@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use calipam_model::key::Key;
 use calipam_model::node::Node;
+use calipam_model::plugin::Plugin;
 use calipam_model::snapshot::{DatastoreKind, Defect, Snapshot, Source};
 use calipam_model::{CniConfiguration, IpNet};
 
@@ -42,7 +43,7 @@ impl<'s> Outlook<'s> {
             families[*family as usize] = true;
         }
         if answers.iter().all(|(_, answer)| answer.outcome.is_ok())
-            && let Err(refused) = check_rest(pod, families)
+            && let Err(refused) = check_rest(pod, families, self.indexed.snapshot.datastore)
         {
             for (_, answer) in &mut answers {
                 answer.outcome = Err(refused.clone());
@@ -106,7 +107,7 @@ impl<'s> Outlook<'s> {
         if !refusals.is_empty() {
             return Ok(refusals);
         }
-        match check_rest(pod, given) {
+        match check_rest(pod, given, self.indexed.snapshot.datastore) {
             Err(refused) => Ok(everywhere(refused)),
             Ok(()) if is_known => Ok(refusals),
             Ok(()) => Err(NotKnown),
@@ -122,6 +123,37 @@ impl<'s> Outlook<'s> {
             families = CniConfiguration::default().families;
         }
         asked(families).map(|family| (family, answer(family))).collect()
+    }
+
+    /// Gives a pod the addresses that its virtual machine has already. If the pod names an address, the main plugin takes
+    /// the machine's first one instead.
+    ///
+    /// # Errors
+    /// If the pod names two: the plugin takes the first one for each of them, which fails.
+    fn keep_of_machine(
+        &self,
+        pod: &PodAdd<'_>,
+        asked: &Asked,
+        mut addresses: Vec<IpAddr>,
+    ) -> Result<Step, Refused> {
+        let Asked::Addresses(named) = asked else {
+            return Ok(Step::Already(addresses));
+        };
+        if named.len() > 1 {
+            let is_of = |family| move |address: &IpAddr| Family::of_address(*address) == family;
+            let v4 = addresses.iter().copied().find(is_of(Family::V4));
+            let v6 = addresses.iter().copied().find(is_of(Family::V6));
+            // Calico goes through the machine's blocks in random order. If both calls begin with the same one, the kubelet
+            // tries again.
+            return match (v4, v6) {
+                (Some(v4), Some(v6)) if self.plugin_on(pod.node) == Plugin::Calico => {
+                    Ok(Step::Already(vec![v4, v6]))
+                }
+                _ => Err(one_for_each(pod, addresses[0])),
+            };
+        }
+        addresses.truncate(1);
+        Ok(Step::Already(addresses))
     }
 
     /// Goes through the plugins' steps before the allocator's.
@@ -145,7 +177,7 @@ impl<'s> Outlook<'s> {
         };
         let machine_handle = match machine {
             Some(MachineAddresses { handle, addresses }) if addresses.is_empty() => Some(handle),
-            Some(MachineAddresses { addresses, .. }) => return keep_of_machine(pod, &asked, addresses),
+            Some(MachineAddresses { addresses, .. }) => return self.keep_of_machine(pod, &asked, addresses),
             None => None,
         };
         Ok(match self.wanted_of(asked, pod.configuration)? {
@@ -307,21 +339,6 @@ fn asked(families: [bool; 2]) -> impl Iterator<Item = Family> {
     Family::BOTH
         .into_iter()
         .filter(move |family| families[*family as usize])
-}
-
-/// Gives a pod the addresses that its virtual machine has already. If the pod names an address, the main plugin takes the
-/// machine's first one instead.
-///
-/// # Errors
-/// If the pod names two: the plugin takes the first one for each of them, which fails.
-fn keep_of_machine(pod: &PodAdd<'_>, asked: &Asked, mut addresses: Vec<IpAddr>) -> Result<Step, Refused> {
-    if let Asked::Addresses(named) = asked {
-        addresses.truncate(1);
-        if named.len() > 1 {
-            return Err(one_for_each(pod, addresses[0]));
-        }
-    }
-    Ok(Step::Already(addresses))
 }
 
 /// The refusal of a pod that gets its virtual machine's address for each of the two addresses that it names: the main

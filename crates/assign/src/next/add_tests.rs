@@ -105,10 +105,12 @@ fn a_machine_gets_one_address_for_each_that_its_pod_names() {
     let refused = [format!("IPv4 {TWICE}"), format!("IPv6 {TWICE}")];
     assert_eq!(reasons(&add(&world(&[]), named(both))), refused);
     assert_eq!(reasons(&add(&world(&["10.0.0.8"]), named(both))), refused);
-    assert_eq!(
-        reasons(&add(&world(&["10.0.0.8", "fd00::8"]), named(both))),
-        refused
-    );
+    // They are in two blocks, which Calico's plugin reads in random order. The kubelet repeats what fails.
+    let mut dual = world(&["10.0.0.8", "fd00::8"]);
+    let kept = ["IPv4 10.0.0.8", "IPv6 fd00::8"];
+    assert_eq!(reasons(&add(&dual, named(both))), kept);
+    dual.0.nodes[0].value.plugin = Some("calipam 0.1.0".to_owned());
+    assert_eq!(reasons(&add(&dual, named(both))), refused);
 
     let one = r#"["10.0.0.5"]"#;
     assert_eq!(reasons(&add(&world(&[]), named(one))), ["IPv4 10.0.0.5"]);
@@ -178,7 +180,7 @@ fn a_machine_with_two_addresses_fails_for_the_first_reason() {
 
     // Floating addresses are read later.
     let floating = Annotations {
-        floating: "x".into(),
+        floating: Some("x".into()),
         ..named(both)
     };
     let found = add(&world(&[]), floating);
@@ -214,6 +216,33 @@ fn source_prefixes_are_read_first() {
     }
 }
 
+/// With Kubernetes, Calico makes the endpoint from the pod, and reads an empty list of floating addresses as JSON.
+#[test]
+fn an_empty_list_of_floating_addresses_is_no_json_on_kubernetes() {
+    for (datastore, floating, is_refused) in [
+        (DatastoreKind::Kubernetes, Some(""), true),
+        (DatastoreKind::Kubernetes, None, false),
+        (DatastoreKind::Etcd, Some(""), false),
+    ] {
+        let mut world = world(&[]);
+        world.0.datastore = datastore;
+        let annotations = Annotations {
+            floating: floating.map(str::to_owned),
+            ..Annotations::default()
+        };
+        let found = add(&world, annotations);
+        let refused = found[0].1.outcome.as_ref().err();
+        assert_eq!(refused.is_some(), is_refused, "{datastore:?} {floating:?}");
+        if let Some(refused) = refused {
+            let text = "failed to parse '' as JSON: unexpected end of JSON input";
+            assert_eq!(
+                (&refused.reason, refused.calico.as_str()),
+                (&Reason::NotJson("cni.projectcalico.org/floatingIPs"), text)
+            );
+        }
+    }
+}
+
 /// The main plugin looks for the pod's address of the floating address's family, and dies if there is none.
 #[test]
 fn a_floating_address_needs_an_address_of_its_family() {
@@ -227,7 +256,7 @@ fn a_floating_address_needs_an_address_of_its_family() {
             ..CniConfiguration::default()
         };
         let annotations = Annotations {
-            floating: floating.into(),
+            floating: Some(floating.into()),
             ..Annotations::default()
         };
         let request = PodRequest {

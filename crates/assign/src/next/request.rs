@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use calipam_model::cidr;
 use calipam_model::key::Key;
 use calipam_model::pod::{Annotations, PodRequest};
-use calipam_model::snapshot::DefectKind;
+use calipam_model::snapshot::{DatastoreKind, DefectKind};
 use calipam_model::string_list;
 use calipam_model::{CniConfiguration, DecodeError, IpNet};
 
@@ -337,16 +337,23 @@ impl Outlook<'_> {
 ///
 /// # Errors
 /// The plugin's complaint. It releases the addresses again.
-pub(super) fn check_rest(add: &PodAdd<'_>, families: [bool; 2]) -> Result<(), Refused> {
+pub(super) fn check_rest(
+    add: &PodAdd<'_>,
+    families: [bool; 2],
+    datastore: DatastoreKind,
+) -> Result<(), Refused> {
     let Some(PodRequest { annotations: pod, .. }) = add.request else {
         return Ok(());
     };
     check_mac(add)?;
-    if pod.floating.is_empty() {
-        return Ok(());
-    }
+    let floating = match pod.floating.as_deref() {
+        None => return Ok(()),
+        // With Kubernetes, Calico makes the endpoint from the pod, whose annotation it then reads even if it is empty.
+        Some("") if datastore != DatastoreKind::Kubernetes => return Ok(()),
+        Some(text) => text,
+    };
 
-    if !add.configuration.allows_floating {
+    if !floating.is_empty() && !add.configuration.allows_floating {
         let reason = Reason::FeatureOff {
             annotation: FLOATING,
             feature: "floating_ips",
@@ -354,8 +361,8 @@ pub(super) fn check_rest(add: &PodAdd<'_>, families: [bool; 2]) -> Result<(), Re
         let text = "requested feature is not enabled: floating_ips";
         return Err(Refused::new(reason, text));
     }
-    let floating = string_list(&pod.floating).map_err(|error| not_json(FLOATING, &pod.floating, &error))?;
-    for address in floating {
+    let addresses = string_list(floating).map_err(|error| not_json(FLOATING, floating, &error))?;
+    for address in addresses {
         let family = if address.contains(':') {
             Family::V6
         } else {

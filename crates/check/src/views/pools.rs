@@ -88,7 +88,7 @@ pub struct OutsidePools {
     pub in_use: Count,
     /// Released, but not free yet.
     pub cooling: Count,
-    /// Free, but out of reach: Calico assigns only from pools.
+    /// Free. Calico assigns them only to the owner of a block that begins in a pool.
     pub free: Count,
 }
 

@@ -184,7 +184,7 @@ pub(super) fn annotations(meta: &Meta<'_>) -> Annotations {
         families: text(FAMILIES),
         addresses: text(FIXED),
         no_ipam: text(NO_IPAM),
-        floating: text(FLOATING),
+        floating: meta.annotation(FLOATING).map(str::to_owned),
         mac: text(MAC),
         source_prefixes: text(SOURCE_PREFIXES),
     }

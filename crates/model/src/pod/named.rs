@@ -44,7 +44,10 @@ impl Named {
         );
         let annotations = &parts.request.annotations;
         self.add_requested(&annotations.no_ipam, evidence::NO_IPAM);
-        self.add_requested(&annotations.floating, evidence::FLOATING);
+        self.add_requested(
+            annotations.floating.as_deref().unwrap_or_default(),
+            evidence::FLOATING,
+        );
         self.add_network_status("k8s.v1.cni.cncf.io/network-status", parts.network_status);
         self.add_network_status("k8s.v1.cni.cncf.io/networks-status", parts.networks_status);
     }

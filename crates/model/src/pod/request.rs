@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-/// Annotations with which a pod or its namespace requests addresses. For Calico, an empty annotation is an absent one.
+/// Annotations with which a pod or its namespace requests addresses. For Calico, an empty annotation is an absent one,
+/// except for [`Self::floating`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Annotations {
     /// `cni.projectcalico.org/ipv4pools` and `…/ipv6pools`: JSON lists of pool names and CIDRs.
@@ -14,8 +15,9 @@ pub struct Annotations {
     pub addresses: String,
     /// `cni.projectcalico.org/ipAddrsNoIpam`: a JSON list of addresses that bypass IPAM. Counts for pods only.
     pub no_ipam: String,
-    /// `cni.projectcalico.org/floatingIPs`: a JSON list of addresses. Counts for pods only.
-    pub floating: String,
+    /// `cni.projectcalico.org/floatingIPs`: a JSON list of addresses. Counts for pods only. With Kubernetes as datastore, an
+    /// empty text is a list that cannot be read.
+    pub floating: Option<String>,
     /// `cni.projectcalico.org/hwAddr`: a MAC address. Counts for pods only.
     pub mac: String,
     /// `cni.projectcalico.org/allowedSourcePrefixes`: a JSON list of CIDRs. Counts for pods only.
