@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityKey;
-use calipam_model::block::{AssignError, Block};
+use calipam_model::attributes::Attribute;
+use calipam_model::block::Block;
 use calipam_model::cidr;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
@@ -33,6 +34,7 @@ impl<S: Store> Allocator<S> {
         if let Some(id) = &request.handle {
             queries.push(Query::Get(Key::Handle(id.clone())));
         }
+        // The answers are in the order of the queries. A request without a handle has none about it.
         let mut answers = self.store().read(&queries).await?.into_iter();
         let config = answers.next().unwrap_or_default();
         let pools = pools::pools(answers.next().unwrap_or_default());
@@ -132,7 +134,7 @@ impl<S: Store> Allocator<S> {
         }
 
         let record = attribute(request.handle.as_deref(), request.attributes.as_ref());
-        let Some((ordinal, after)) = self.with_assignment(&block.value, request.address, config, &record)
+        let Some((ordinal, after)) = self.assigned_in_copy(&block.value, request.address, config, &record)
         else {
             if self.handle_has_address(&block.value, request, config) {
                 return Ok(true);
@@ -186,6 +188,7 @@ impl<S: Store> Allocator<S> {
     /// Returns the block that contains an address. If there are several, prefers one in which the address is allocated,
     /// then the one at `cidr`, then the largest.
     async fn block_for(&self, address: IpAddr, cidr: IpNet) -> Result<Option<Versioned<Block>>> {
+        // Calico looks only for the block of the pool's block size.
         if self.is_calico {
             return self.block(cidr).await;
         }
@@ -200,22 +203,27 @@ impl<S: Store> Allocator<S> {
         Ok(chosen.cloned())
     }
 
-    /// The ordinal of the address, and the block after the assignment; `None` if the address is taken.
-    fn with_assignment(
+    /// Assigns an address to the owner `record` in a copy of the block, and returns the address's ordinal and the copy.
+    /// `None` if the block does not contain the address, or if the address is taken.
+    fn assigned_in_copy(
         &self,
         block: &Block,
         address: IpAddr,
         config: &IpamConfig,
-        record: &calipam_model::attributes::Attribute,
+        record: &Attribute,
     ) -> Option<(u32, Block)> {
         let now = self.now();
         let ordinal = cidr::ordinal_of(block.cidr(), address)?;
-        let mut after = block.clone();
-        let assigned: Result<(), AssignError> = after.update(|update| {
+        let mut copy = block.clone();
+        let assigned = copy.update(|update| {
+            // The address can be one whose cooldown is over.
             update.collect_cooled(now, config.cooldown());
             update.assign(ordinal, record)
         });
-        assigned.ok().map(|()| (ordinal, after))
+        if assigned.is_err() {
+            return None;
+        }
+        Some((ordinal, copy))
     }
 
     /// True if the request has a limit and its handle already has the address.
@@ -231,7 +239,7 @@ impl<S: Store> Allocator<S> {
         request.max_per_handle > 0 && calipam_model::handle::clean_id(recorded) == requested.as_str()
     }
 
-    /// True if a handle at its limit already has the requested address.
+    /// Returns true if a handle at its limit already has the requested address, so that nothing has to be assigned.
     ///
     /// # Errors
     /// If the handle has other addresses of the family instead, or none yet.

@@ -52,6 +52,8 @@ impl<S: Store> Allocator<S> {
             Err(StoreError::Exists(_)) => {}
             Err(error) => return Err(error.into()),
         }
+
+        // The holder has the affinity already, in whatever state.
         let Some(found) = self.get::<Affinity>(Key::Affinity(key.clone())).await? else {
             if self.is_calico {
                 // Calico's read has just finished a deletion that stopped half-way, and it gives up.
@@ -138,17 +140,24 @@ impl<S: Store> Allocator<S> {
     }
 
     /// Confirms a holder's affinity. It is no error if another process of the holder confirmed it first. If the affinity
-    /// was deleted meanwhile, for example because the node was removed, deletes the block that was just created for it:
+    /// was deleted meanwhile, for example because the node was removed, deletes the block that was just `created` for it:
     /// without an affinity, the block would stay. Calico leaves it.
     async fn confirm(&self, affinity: Versioned<Affinity>, created: Option<&Versioned<Block>>) -> Result<()> {
         let key = affinity.value.key.clone();
         let Err(error) = self.set_state(affinity, AffinityState::Confirmed).await else {
             return Ok(());
         };
-        match (self.get::<Affinity>(Key::Affinity(key)).await, created) {
-            (Ok(Some(found)), _) if found.value.state == AffinityState::Confirmed => return Ok(()),
-            (Ok(None), Some(created)) if !self.is_calico => self.delete_created(created).await,
-            _ => {}
+        let current = self.get::<Affinity>(Key::Affinity(key)).await;
+        if let Ok(Some(found)) = &current
+            && found.value.state == AffinityState::Confirmed
+        {
+            return Ok(());
+        }
+        if let Ok(None) = current
+            && let Some(created) = created
+            && !self.is_calico
+        {
+            self.delete_created(created).await;
         }
         Err(error)
     }
@@ -221,6 +230,7 @@ impl<S: Store> Allocator<S> {
             return Err(Error::BlockChanged(key.cidr));
         }
         if block.value.owner().is_some_and(|owner| *owner != key.owner()) {
+            // The affinity is stale: the block belongs to another holder by now.
             if let Err(error) = self.delete_affinity(affinity).await {
                 tracing::warn!(%key, %error, "cannot delete a stale affinity");
             }

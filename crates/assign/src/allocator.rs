@@ -141,7 +141,11 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// The record in an answer to [`Query::Get`]. `None` if the answer is empty, or if the record is of another kind.
+/// Returns the record in an answer to [`Query::Get`]. `None` if the answer is empty, or if the record is of another
+/// kind.
+///
+/// # Errors
+/// [`Error::Undecodable`] if a value is stored that cannot be decoded.
 pub(crate) fn one<T>(found: Vec<Entry>) -> Result<Option<Versioned<T>>>
 where
     Option<T>: From<Record>,

@@ -174,7 +174,8 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// Writes a new count for `block`, or deletes the handle if no count remains; false if another client wrote first.
+    /// Writes a new count for `block`, or deletes the handle if no count remains, and notes the result in `known`. Returns
+    /// false if another client wrote first.
     async fn set_count(
         &self,
         stored: Versioned<Handle>,
@@ -189,22 +190,21 @@ impl<S: Store> Allocator<S> {
                 record: Record::Handle(stored.value),
                 revision: stored.revision,
             };
-            self.store().delete(&entry).await.map(|()| None)
+            let deleted = self.store().delete(&entry).await;
+            deleted.map(|()| KnownHandle::Missing)
         } else {
-            let written = self
-                .store()
-                .update(&Record::Handle(handle.clone()), &stored.revision)
-                .await;
-            written.map(|revision| {
-                Some(Versioned {
+            let record = Record::Handle(handle.clone());
+            let updated = self.store().update(&record, &stored.revision).await;
+            updated.map(|revision| {
+                KnownHandle::Stored(Versioned {
                     value: handle,
                     revision,
                 })
             })
         };
         match written {
-            Ok(stored) => {
-                *known = stored.into();
+            Ok(handle_after) => {
+                *known = handle_after;
                 Ok(true)
             }
             // The handle is gone, and so are its counts.

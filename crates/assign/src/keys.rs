@@ -16,6 +16,7 @@ pub(crate) struct BlockKeys {
 }
 
 impl BlockKeys {
+    /// Collects the revisions of the blocks in a query's answer, by CIDR.
     pub(crate) fn new(found: Vec<Entry>) -> Self {
         let mut revisions = HashMap::default();
         for entry in found {

@@ -306,7 +306,7 @@ impl<'s> SnapshotStore<'s> {
         }
     }
 
-    /// Writes a record, or deletes the object if there is none, and returns the new revision.
+    /// Writes a record, or deletes the object if `record` is `None`, and returns the new revision.
     fn put(&self, key: Key, record: Option<Record>) -> Revision {
         let mut writes = lock(&self.writes);
         writes.count += 1;
@@ -332,7 +332,7 @@ impl<'s> SnapshotStore<'s> {
         Some(found)
     }
 
-    /// Answers a query from the snapshot and the writes.
+    /// Answers a query from the snapshot and the writes. [`Query::Get`] and [`Query::BlockKey`] get at most one entry.
     fn list(&self, query: &Query) -> Vec<Entry> {
         let snapshot = self.indexed.snapshot;
         match query {
@@ -368,7 +368,8 @@ impl<'s> SnapshotStore<'s> {
         entries
     }
 
-    /// The affinities that a query asks for: those in `stored` that were not written, and written ones.
+    /// Returns the affinities that a query asks for: those in `stored`, or as they were written since. Leaves out those
+    /// that Calico's list would not contain.
     fn affinities(&self, query: &Query, stored: impl Iterator<Item = &'s Versioned<Affinity>>) -> Vec<Entry> {
         let writes = lock(&self.writes);
         let is_wanted = |affinity: &&Versioned<Affinity>| {
@@ -469,7 +470,8 @@ impl<'s> SnapshotStore<'s> {
     }
 }
 
-/// Runs an operation on a snapshot. Such an operation never waits.
+/// Runs an operation on a snapshot, and returns its result. Such an operation never waits for anything, so that it
+/// needs no runtime.
 pub fn without_waiting<T>(operation: impl Future<Output = T>) -> T {
     let mut operation = pin!(operation);
     let mut context = Context::from_waker(Waker::noop());
@@ -480,7 +482,7 @@ pub fn without_waiting<T>(operation: impl Future<Output = T>) -> T {
     }
 }
 
-/// A block's entry without its content.
+/// Returns a block's entry without its content. An entry of another kind stays as it is.
 fn block_key(found: &Entry) -> Entry {
     let record = match found.record.key() {
         Key::Block(cidr) => Record::BlockKey(cidr),

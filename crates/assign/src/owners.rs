@@ -109,9 +109,9 @@ impl<S: Store> Allocator<S> {
                     handle: handle.to_owned(),
                 });
             }
-            check(&record.owner, &updates.active, &conditions.active, address)?;
-            let alternate = &conditions.alternate;
-            check(&record.alternate, &updates.alternate, alternate, address)?;
+            check_expected(&record.owner, &updates.active, &conditions.active, address)?;
+            let expected_alternate = &conditions.alternate;
+            check_expected(&record.alternate, &updates.alternate, expected_alternate, address)?;
 
             let now = self.now();
             let edited = block.value.update(|update| {
@@ -155,8 +155,11 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// Fails if an owner that is changed is not the expected one.
-fn check(
+/// Checks that the owner is the expected one, unless `update` keeps it.
+///
+/// # Errors
+/// [`Error::Changed`] if it is not.
+fn check_expected(
     owner: &Option<OwnerAttributes>,
     update: &NewOwner,
     expected: &Expected,

@@ -16,6 +16,9 @@ use crate::event::{Event, PoolPassedOver, Trace};
 use crate::family::Family;
 use crate::store::{Entry, Query, Store};
 
+/// The number of host bits of a block whose addresses are all reserved for Windows.
+const WINDOWS_RESERVED_BITS: u8 = 2;
+
 /// The pools in an answer, sorted by name, without those that cannot be decoded.
 pub(crate) fn pools(entries: Vec<Entry>) -> Vec<Pool> {
     let mut pools = Vec::new();
@@ -136,7 +139,12 @@ impl PoolRequest<'_> {
             }
         }
         // Blocks must have more addresses than are reserved for Windows.
-        let longest = self.family.bits() - if self.windows { 3 } else { 0 };
+        let fewest_host_bits = if self.windows {
+            WINDOWS_RESERVED_BITS + 1
+        } else {
+            0
+        };
+        let longest = self.family.bits() - fewest_host_bits;
         let mut eligible = enabled.clone();
         eligible.retain(|pool| pool.block_size <= longest);
         if eligible.is_empty() {
@@ -217,10 +225,13 @@ impl PoolRequest<'_> {
         PoolPassedOver::of_state(pool)
     }
 
-    /// The reason why an open pool does not serve the request if the request names no pool.
+    /// Returns the reason why an open pool does not serve the request if the request names no pool; `None` if it does.
+    ///
+    /// # Errors
+    /// If a selector of the pool does not parse: Calico refuses the request then.
     fn unselected(&self, pool: &Pool) -> Result<Option<PoolPassedOver>> {
         // Like Calico, accepts blocks whose addresses are all reserved: see `windows` in `tests/traces/README.md`.
-        let reserved_bits = if self.windows { 2 } else { 0 };
+        let reserved_bits = if self.windows { WINDOWS_RESERVED_BITS } else { 0 };
         let crashes_calico = self.is_calico && (self.windows || pool.has_impossible_blocks());
         if pool.block_size > self.family.bits() - reserved_bits && !crashes_calico {
             return Ok(Some(PoolPassedOver::of_block_size(pool)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use calipam_model::IpNet;
-use calipam_model::affinity::AffinityType;
+use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr;
 use calipam_model::key::{BLOCK_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
@@ -221,22 +221,26 @@ impl Query {
         }
     }
 
-    /// True if the query asks for the record under a key.
+    /// Returns true if a record under `key` belongs to the answer to this query.
     pub fn asks_for(&self, key: &Key) -> bool {
-        match (self, key) {
-            (Self::Get(asked), found) => asked == found,
-            (Self::Pools, Key::Pool(_)) | (Self::Reservations, Key::Reservation(_)) => true,
-            (Self::Affinities { kind, holder, family }, Key::Affinity(found)) => {
-                found.kind == *kind && found.node == *holder && Family::of(found.cidr) == *family
+        match self {
+            Self::Get(wanted) => key == wanted,
+            Self::Pools => matches!(key, Key::Pool(_)),
+            Self::Reservations => matches!(key, Key::Reservation(_)),
+            Self::Affinities { kind, holder, family } => matches!(
+                key,
+                Key::Affinity(AffinityKey { kind: kind_of_key, node, cidr })
+                    if kind_of_key == kind && node == holder && Family::of(*cidr) == *family
+            ),
+            Self::HostAffinities => {
+                matches!(key, Key::Affinity(affinity) if affinity.kind == AffinityType::Host)
             }
-            (Self::HostAffinities, Key::Affinity(found)) => found.kind == AffinityType::Host,
-            (Self::Blocks(family), Key::Block(cidr)) => Family::of(*cidr) == *family,
-            (Self::BlockKeys(pools) | Self::BlockRevisions(pools), Key::Block(cidr)) => {
-                pools.iter().any(|pool| cidr::overlap(*pool, *cidr))
+            Self::Blocks(family) => matches!(key, Key::Block(block) if Family::of(*block) == *family),
+            Self::BlockKeys(pools) | Self::BlockRevisions(pools) => {
+                matches!(key, Key::Block(block) if pools.iter().any(|pool| cidr::overlap(*pool, *block)))
             }
-            (Self::BlockKey(asked), Key::Block(cidr)) => asked == cidr,
-            (Self::Overlapping(asked), Key::Block(cidr)) => cidr::overlap(*asked, *cidr),
-            _ => false,
+            Self::BlockKey(wanted) => matches!(key, Key::Block(block) if block == wanted),
+            Self::Overlapping(network) => matches!(key, Key::Block(block) if cidr::overlap(*network, *block)),
         }
     }
 

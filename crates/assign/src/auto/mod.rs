@@ -213,7 +213,8 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// Gives up an empty block whose pool no longer selects the node.
+    /// Gives up an empty block whose pool no longer selects the node with these labels. Does nothing for a block of
+    /// another pool.
     async fn give_up_unselected(
         &self,
         key: &AffinityKey,
@@ -278,6 +279,9 @@ enum Source {
     AnyBlock,
 }
 
+/// A block as it was read; `None` if it does not exist. An error concerns only this block, which cannot be decoded.
+type BlockRead = Result<Option<Versioned<Block>>>;
+
 /// The search for addresses of one family.
 struct Search<'r, S> {
     allocator: &'r Allocator<S>,
@@ -297,7 +301,7 @@ struct Search<'r, S> {
     /// The host's affinities for blocks that have not been tried yet.
     remaining: VecDeque<Versioned<Affinity>>,
     /// Blocks that were read ahead.
-    ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,
+    ahead: HashMap<IpNet, BlockRead>,
     /// The blocks that the store knows to belong to the host, with or without an affinity, ascending. Empty unless
     /// Calico is predicted.
     owned_blocks: Vec<IpNet>,
@@ -441,7 +445,10 @@ impl<S: Store> Search<'_, S> {
         Ok(found)
     }
 
-    /// Takes as many of the missing addresses from a block as are free. False if the handle is at its limit.
+    /// Takes as many of the missing addresses from a block as are free. Returns false if the handle is at its limit.
+    ///
+    /// # Errors
+    /// If the datastore fails, or if the handle is at its limit but other calls have not assigned all its addresses yet.
     async fn take_all(
         &self,
         mut block: Versioned<Block>,
@@ -473,6 +480,7 @@ impl<S: Store> Search<'_, S> {
                 }
             }
         }
+        // Others kept writing the block, or deleted it, so that the search may have missed free addresses.
         self.overtaken.store(true, Ordering::Relaxed);
         match waiting {
             Some(error) => Err(error),

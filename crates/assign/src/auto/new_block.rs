@@ -82,7 +82,8 @@ impl<S: Store> Search<'_, S> {
         });
     }
 
-    /// Makes one attempt to claim a block. A block that is not new is read first.
+    /// Makes one attempt to claim a block. A block that is not new is read first; a new one is created without a read, which
+    /// saves a round trip.
     async fn try_claim(&self, key: &AffinityKey, is_new: bool) -> Result<Versioned<Block>> {
         let pending = self.allocator.pending_affinity(key).await?;
         let found = if is_new {
@@ -181,10 +182,10 @@ impl<S: Store> Search<'_, S> {
         }
     }
 
-    /// The affinity of the owner that an empty block can be taken from, if there is such an affinity.
+    /// Returns the key of the affinity by which an owner holds an empty block that can be taken from it.
     ///
     /// # Errors
-    /// If the block stays as it is.
+    /// The reason why the block stays with its owner: it is young, or has no owner with an affinity.
     pub(super) fn owner_to_take_from(&self, block: &Block) -> Result<AffinityKey, NotReclaimed> {
         let age = block
             .claimed_at()

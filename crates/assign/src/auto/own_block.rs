@@ -5,7 +5,7 @@ use calipam_model::affinity::{Affinity, AffinityKey, AffinityState};
 use calipam_model::block::Block;
 use calipam_model::snapshot::Versioned;
 
-use super::Search;
+use super::{BlockRead, Search};
 use crate::affinity::AffinityAndBlock;
 use crate::allocator::RETRIES;
 use crate::error::{Error, Result};
@@ -118,7 +118,8 @@ impl<S: Store> Search<'_, S> {
         Ok(TriedBlock::default())
     }
 
-    /// Makes one attempt to use a block, with the affinity and the block as they were read.
+    /// Makes one attempt to use a block, with the affinity and the block as they were read. An error that concerns only
+    /// this block is an outcome, so that the next block is tried.
     async fn try_own_block(&self, key: &AffinityKey, current: Result<AffinityAndBlock>) -> Result<Attempt> {
         if let Ok((Some(_), None)) = &current
             && let Some(existing) = self.overlapping_of_own(key.cidr).await?
@@ -140,7 +141,6 @@ impl<S: Store> Search<'_, S> {
             Err(error) if error.is_lost_race() => Ok(Attempt::Conflict),
             Err(error) if error.is_unavailable() || error.is_crash() => Err(error),
             Err(Error::StaleAffinity(_)) => Ok(Attempt::Done(OwnBlock::Stale)),
-            // The next block may still be usable.
             Err(error) => {
                 tracing::warn!(%key, %error, "a block of the node cannot be used");
                 Ok(Attempt::Done(OwnBlock::Unusable(error.to_string())))
@@ -168,10 +168,14 @@ impl<S: Store> Search<'_, S> {
         }
     }
 
-    /// Reads a block of the host, together with the blocks that will be tried next.
-    async fn read_ahead(&mut self, cidr: IpNet) -> Result<Result<Option<Versioned<Block>>>> {
-        if let Some(found) = self.ahead.remove(&cidr) {
-            return Ok(found);
+    /// Returns a block of the host. If it was not read ahead, reads it together with the blocks that will be tried next,
+    /// which are kept for later calls.
+    ///
+    /// # Errors
+    /// If the datastore fails. An error about this block alone is in the [`BlockRead`].
+    async fn read_ahead(&mut self, cidr: IpNet) -> Result<BlockRead> {
+        if let Some(read_before) = self.ahead.remove(&cidr) {
+            return Ok(read_before);
         }
         let next = self
             .remaining
@@ -181,6 +185,8 @@ impl<S: Store> Search<'_, S> {
         let cidrs: Vec<IpNet> = std::iter::once(cidr).chain(next).collect();
         let blocks = self.allocator.each_block(&cidrs).await?;
         self.ahead = cidrs.into_iter().zip(blocks).collect();
-        Ok(self.ahead.remove(&cidr).unwrap_or(Ok(None)))
+
+        let missing = Ok(None);
+        Ok(self.ahead.remove(&cidr).unwrap_or(missing))
     }
 }

@@ -1,5 +1,6 @@
 //! Taking addresses from a block (facts 3.4.2).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use calipam_model::IpNet;
@@ -93,7 +94,8 @@ impl<S: Store> Search<'_, S> {
         Ok(TakeOutcome::Done)
     }
 
-    /// Adds to the result the addresses that a handle at its limit already has.
+    /// Adds to the result the addresses that a handle at its limit already has. If it has fewer than were requested, another
+    /// call is assigning them just now: the outcome is then to wait.
     async fn take_existing(&self, id: &str, assigned: &mut Assigned) -> Result<TakeOutcome> {
         let of_family = self.allocator.held_by(id, self.family).await?;
         let existing = of_family.len();
@@ -113,10 +115,7 @@ impl<S: Store> Search<'_, S> {
 }
 
 /// The owner record of an assignment.
-pub(crate) fn attribute(
-    handle: Option<&str>,
-    attributes: Option<&std::collections::BTreeMap<String, String>>,
-) -> Attribute {
+pub(crate) fn attribute(handle: Option<&str>, attributes: Option<&BTreeMap<String, String>>) -> Attribute {
     Attribute {
         handle: handle.map(str::to_owned),
         owner: attributes.cloned(),
@@ -162,7 +161,7 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// Finds out whether an assignment was made although the answer to the write was lost.
+    /// Finds out whether an assignment was made although the answer to the write was lost, by reading the block again.
     async fn outcome(&self, before: &Versioned<Block>, ordinals: &[u32], record: &Attribute) -> WriteOutcome {
         let Ok(now) = self.block(before.value.cidr()).await else {
             return WriteOutcome::Unknown;

@@ -114,6 +114,8 @@ impl<'s> Outlook<'s> {
         }
     }
 
+    /// Calls `answer` for each family that the pod asks for. If it asks for none, the configuration counts, and then
+    /// Calico's default, so that there is at least one answer.
     fn in_all_families<T>(&self, pod: &PodAdd<'_>, answer: impl Fn(Family) -> T) -> Vec<(Family, T)> {
         let mut families = self.families_of(pod.request, pod.namespace, pod.configuration);
         if families == [false; 2] {
@@ -191,7 +193,7 @@ impl<'s> Outlook<'s> {
         })
     }
 
-    /// Asks the allocator.
+    /// Asks the allocator for the addresses that are left to assign after the plugins' own steps.
     fn answers(&self, pod: &PodAdd<'_>, step: Step) -> Vec<(Family, Answer)> {
         match step {
             Step::Already(addresses) => {
@@ -221,6 +223,7 @@ impl<'s> Outlook<'s> {
                 answer.outcome = Err(self.own_record(pod, address, refused).of_main_plugin());
             }
             let is_refused = answer.outcome.is_err();
+            // The plugin takes the machine's first address for each of the two, which fails.
             if machine.is_some() && !is_refused && addresses.len() > 1 {
                 return self.in_all_families(pod, |_| Answer::refused(one_for_each(pod, address)));
             }

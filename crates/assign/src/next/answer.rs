@@ -301,7 +301,7 @@ fn reason_of_error(
     }
 }
 
-/// The reason for a request for which a pool was passed over since its blocks cannot exist.
+/// Returns the first pool that was passed over because its blocks cannot exist, as a reason; `None` if there is none.
 fn impossible_blocks(events: &[Event]) -> Option<Reason> {
     events.iter().find_map(|event| match event {
         Event::PoolPassedOver {
@@ -416,36 +416,39 @@ impl Outlook<'_> {
         }
     }
 
-    /// The reason why no enabled pool has this CIDR.
+    /// Returns the reason why the allocator accepts no pool with this CIDR, which the request names: there is none, or it is
+    /// closed, or no block of its block size is usable.
     fn reason_of_closed(&self, cidr: IpNet) -> Reason {
-        // Of several pools with this CIDR, the last one decides.
-        let mut closed = None;
-        for pool in self.pools().filter(|pool| pool.cidr == cidr) {
-            if let Some(why) = PoolPassedOver::of_state(pool) {
-                closed = Some((pool.name.clone(), why));
-            }
-        }
-        if let Some((pool, why)) = closed {
-            return Reason::NamedClosed { pool, why };
-        }
-
-        let Some(pool) = self.pools().find(|pool| pool.cidr == cidr) else {
+        let pools_with_cidr: Vec<&Pool> = self.pools().filter(|pool| pool.cidr == cidr).collect();
+        let Some(first) = pools_with_cidr.first() else {
             let larger = self.pools().find(|pool| pool.cidr.contains(&cidr));
             return Reason::UnknownCidr {
                 cidr,
                 within: larger.map(|pool| pool.name.clone()),
             };
         };
-        if pool.has_impossible_blocks() {
+
+        // Of several closed pools with this CIDR, the last one decides.
+        for pool in pools_with_cidr.iter().rev() {
+            if let Some(why) = PoolPassedOver::of_state(pool) {
+                return Reason::NamedClosed {
+                    pool: pool.name.clone(),
+                    why,
+                };
+            }
+        }
+
+        // The pool is open, so it was passed over because of its block size.
+        if first.has_impossible_blocks() {
             return Reason::ImpossibleBlocks {
-                pool: pool.name.clone(),
-                block_size: pool.block_size,
+                pool: first.name.clone(),
+                block_size: first.block_size,
             };
         }
         Reason::BlocksTooSmall
     }
 
-    /// The reason why a given address is refused.
+    /// Returns the reason why a given address is refused, in terms of the pools, by the allocator's error.
     pub(super) fn reason_of_address(&self, address: IpAddr, error: &Error) -> Reason {
         match error {
             Error::AlreadyAssigned(_) => Reason::Taken(address),

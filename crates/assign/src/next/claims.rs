@@ -101,14 +101,18 @@ impl<'s> Outlook<'s> {
             .is_some_and(|blocks| blocks.binary_search(&block).is_ok())
     }
 
-    /// The limit of a node's blocks. If it is not known whether nodes use a single block, assumes that Windows nodes do,
-    /// as is usual, except for one that already holds several blocks.
+    /// Returns the limit of a node's blocks of a family. If it is not known whether nodes use a single block, assumes that
+    /// Windows nodes do, as is usual, except for one that already holds several blocks.
     pub(super) fn limit_of_node(&self, node: &Node, family: Family) -> BlockLimit {
-        match self.single_block {
-            Some(true) => return BlockLimit::SingleBlock,
-            Some(false) => return BlockLimit::Configured,
-            None if !node.is_windows() => return BlockLimit::Configured,
-            None => {}
+        if let Some(uses_single_block) = self.single_block {
+            return if uses_single_block {
+                BlockLimit::SingleBlock
+            } else {
+                BlockLimit::Configured
+            };
+        }
+        if !node.is_windows() {
+            return BlockLimit::Configured;
         }
 
         let mut held_blocks = 0;

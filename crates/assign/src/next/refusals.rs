@@ -178,7 +178,7 @@ impl<'s> Outlook<'s> {
         Ok(answer.outcome.err().map(Arc::new))
     }
 
-    /// Asks the allocator for one address, and returns its refusal if it gives none.
+    /// Asks the allocator for one address, and returns its refusal; `None` if it gives an address.
     fn ask(
         &self,
         node: &Node,

@@ -231,7 +231,8 @@ impl Controller<'_, '_> {
         }
     }
 
-    /// Looks at the service once, as the controller does after each change.
+    /// Looks at the service once, as the controller does after each change: releases unwanted addresses, then asks for
+    /// missing ones. `held` are the addresses of the service, before and after.
     fn look(&self, held: &mut BTreeSet<IpAddr>) -> Round {
         let mut unwanted: Vec<IpAddr> = held.iter().copied().collect();
         unwanted.retain(|address| self.is_unwanted(*address));
@@ -247,6 +248,7 @@ impl Controller<'_, '_> {
         }
         drop((self.events)());
 
+        // The controller counts addresses, whatever their families.
         let enough = if self.call.request.dual_stack { 2 } else { 1 };
         if held.len() == enough {
             let has_family = families_of(held);

@@ -37,35 +37,33 @@ const ORDER: [TunnelKind; 5] = [
 pub struct TunnelPools<'s> {
     pools: Vec<(&'s Pool, Selector)>,
     /// The kinds of which some node has an address.
-    used: HashSet<TunnelKind>,
+    used_kinds: HashSet<TunnelKind>,
 }
 
 impl<'s> TunnelPools<'s> {
-    /// Finds the pools that allow tunnels and are neither disabled nor being deleted. Like calico-node, ignores the
-    /// assignment mode and the pool's status, and skips a pool whose selector does not parse.
+    /// Collects from a snapshot the pools that allow tunnels and are neither disabled nor being deleted. Like calico-node,
+    /// ignores the assignment mode and the pool's status, and skips a pool whose selector does not parse.
     pub fn new(snapshot: &'s Snapshot) -> Self {
-        let mut offering = Vec::new();
+        let mut pools = Vec::new();
         for pool in snapshot.pools.iter().map(|stored| &stored.value) {
             if pool.disabled || pool.deleting || !pool.allows(PoolUse::Tunnel) {
                 continue;
             }
             if let Ok(selector) = pool.selected_nodes() {
-                offering.push((pool, selector));
+                pools.push((pool, selector));
             }
         }
 
         let tunnels = snapshot.nodes.iter().flat_map(|node| &node.value.tunnels);
-        Self {
-            pools: offering,
-            used: tunnels.map(|(kind, _)| *kind).collect(),
-        }
+        let used_kinds = tunnels.map(|(kind, _)| *kind).collect();
+        Self { pools, used_kinds }
     }
 
     /// True if nodes with what the kind needs get an address. WireGuard nodes get none if WireGuard encrypts the traffic
     /// of hosts, which only the environment of calico-node says: then no node has such an address.
     fn uses(&self, kind: TunnelKind) -> bool {
         let is_wireguard = matches!(kind, TunnelKind::Wireguard | TunnelKind::WireguardV6);
-        !is_wireguard || self.used.contains(&kind)
+        !is_wireguard || self.used_kinds.contains(&kind)
     }
 
     /// The pools from which a node takes an address for a kind of tunnel.
@@ -247,14 +245,16 @@ impl NodeTunnels<'_, '_> {
         format!("{}{}", kind.handle_prefix(), self.node.name)
     }
 
-    /// Releases the addresses of a kind of tunnel for which no pool offers one.
+    /// Releases the addresses of a kind of tunnel for which no pool offers one. `has` is the node's address, if any.
     fn remove(&self, kind: TunnelKind, has: Option<IpAddr>) -> TunnelStep {
         let handle = self.handle(kind);
-        let released = match (without_waiting(self.allocator.release_by_handle(&handle)), has) {
-            (Err(Error::NoHandle(_)), Some(address)) => self.release_without_handle(address, &handle),
-            (Err(Error::NoHandle(_)), None) => Ok(()),
-            (released, _) => released,
-        };
+        let mut released = without_waiting(self.allocator.release_by_handle(&handle));
+        if matches!(released, Err(Error::NoHandle(_))) {
+            released = match has {
+                Some(address) => self.release_without_handle(address, &handle),
+                None => Ok(()),
+            };
+        }
         match released {
             Ok(()) => TunnelStep::Remove,
             Err(error) => self.failure(&error, TunnelLack::NotOffered),
@@ -262,7 +262,7 @@ impl NodeTunnels<'_, '_> {
     }
 
     /// Releases the node's own address if its handle does not exist: the address is from an old Calico, or the handle
-    /// was lost.
+    /// was lost. An address that has another owner or is not recorded is left alone.
     fn release_without_handle(&self, address: IpAddr, handle: &str) -> Result<(), Error> {
         let record = match without_waiting(self.allocator.assignment_attributes(address)) {
             Ok(record) => record,
@@ -276,11 +276,13 @@ impl NodeTunnels<'_, '_> {
             Some(of_record) if of_record == handle => release.handle = Some(handle.to_owned()),
             _ => return Ok(()),
         }
-        let released = without_waiting(self.allocator.release_ips(&[release]));
-        released.map_or_else(|partly| Err(partly.error), |_| Ok(()))
+        match without_waiting(self.allocator.release_ips(&[release])) {
+            Ok(_) => Ok(()),
+            Err(partly) => Err(partly.error),
+        }
     }
 
-    /// Keeps or assigns the address of a kind of tunnel.
+    /// Keeps the address of a kind of tunnel, or assigns another one from the pools `offering` and says why.
     fn ensure(&self, kind: TunnelKind, has: Option<IpAddr>, offering: &[IpNet]) -> TunnelStep {
         let why = match has {
             None => TunnelLack::NoAddress,

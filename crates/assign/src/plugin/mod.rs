@@ -115,8 +115,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         self.host.within(limit, work).await.ok_or(Failure::TooSlow(limit))
     }
 
-    /// Releases addresses of a handle. Skips addresses that the handle no longer has, and blocks that cannot be
-    /// decoded.
+    /// Releases addresses of a handle, one by one: tries all of them, and returns the first error. Skips addresses that
+    /// the handle no longer has, and blocks that cannot be decoded.
     async fn release(&self, handle: &str, addresses: Vec<IpAddr>) -> Result<(), Error> {
         let mut result = Ok(());
         for address in addresses {
@@ -127,11 +127,9 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
             };
             let released = match self.allocator.release_ips(&[request]).await {
                 Ok(_) => Ok(()),
-                Err(partly) => match partly.error {
-                    // The address now belongs to another handle.
-                    Error::Changed(_) => Ok(()),
-                    error => unless_undecodable(Err(error)),
-                },
+                // The address now belongs to another handle.
+                Err(partly) if matches!(partly.error, Error::Changed(_)) => Ok(()),
+                Err(partly) => unless_undecodable(Err(partly.error)),
             };
             if let Err(error) = &released {
                 tracing::error!("cannot release {address}: {error}");

@@ -54,7 +54,8 @@ impl<S: Store> Allocator<S> {
         result
     }
 
-    /// Groups requests by block. Reports addresses outside of all pools and blocks as not allocated.
+    /// Groups requests by the block of their address, and cleans their handle IDs. Adds addresses outside of all pools and
+    /// blocks to `done` as not allocated.
     async fn group_by_block(
         &self,
         requests: &[Release],
@@ -73,7 +74,7 @@ impl<S: Store> Allocator<S> {
             let pool = pools::pool_of(pools, address);
             let mut block = pool.and_then(|pool| cidr::block_around(address, pool.block_size));
             if block.is_none() {
-                // An address outside of all pools can still be in a block.
+                // An address outside of all pools can still be in a block. The blocks are listed once per family.
                 let existing = match listed.entry(Family::of_address(address)) {
                     Entry::Occupied(blocks) => blocks.into_mut(),
                     Entry::Vacant(entry) => {

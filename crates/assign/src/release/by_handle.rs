@@ -193,6 +193,7 @@ impl<S: Store> Allocator<S> {
         Ok(addresses)
     }
 
+    /// Reads blocks, without those that do not exist or cannot be decoded.
     async fn readable_blocks(&self, cidrs: &[IpNet]) -> Result<Vec<Block>> {
         let mut readable = Vec::with_capacity(cidrs.len());
         for found in self.each_block(cidrs).await? {
