@@ -94,6 +94,7 @@ impl<'s> Context<'s> {
         self.is_young_at(self.now, record)
     }
 
+    /// Returns true if the allocation is younger than the grace period at the time `now`. A record without a time is not.
     pub(crate) fn is_young_at(&self, now: Timestamp, record: &AttributeRef<'_>) -> bool {
         let Some(allocated_at) = record.allocated_at() else {
             return false;

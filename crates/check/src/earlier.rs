@@ -37,6 +37,9 @@ pub enum NoReport {
 }
 
 /// Reads a JSON or YAML file. JSON is decoded as a stream, so the whole file is never in memory.
+///
+/// # Errors
+/// If it is neither. The error is that of the JSON decoder, since nearly all reports are JSON.
 pub fn read_document<T: DeserializeOwned>(mut file: impl Read + Seek) -> Result<T, NoReport> {
     let json_error = match serde_json::from_reader(BufReader::new(&mut file)) {
         Ok(document) => return Ok(document),
@@ -291,7 +294,8 @@ impl Changes {
         }
     }
 
-    /// Returns the change in a finding of the report.
+    /// Returns whether the earlier report lacks the finding, or has it with a lower severity, or has it too. A severity
+    /// that is not known does not count as lower.
     pub fn of(&self, finding: &Finding) -> Change {
         let Some(severity_before) = self.before.get(&identity_of(finding)) else {
             return Change::New;

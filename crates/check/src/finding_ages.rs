@@ -66,10 +66,12 @@ impl FindingAges {
             let mut since = now;
             let mut counted_before = false;
             if let Some(seen) = seen_before.remove(&key).filter(is_unchanged) {
+                // The clock may have been set back.
                 since = seen.since.min(now);
                 counted_before = seen.evidence.is_none();
             }
 
+            // Changes that could explain the finding must have had enough time to arrive.
             let counts = counted_before || arrived.duration_since(since) >= self.settle;
             let evidence = if counts {
                 None

@@ -78,7 +78,7 @@ pub fn and_more(count: usize, one: &str, many: &str) -> String {
     }
 }
 
-/// An owner's name in messages: `default/web-0 (node-1)` or `a tunnel of node-1`.
+/// Returns an owner's name for messages, such as `default/web-0 (node-1)` or `a tunnel of node-1`.
 fn name_of_owner(owner: &OwnerEvidence) -> String {
     let on_node = |name: &str| {
         if owner.node.is_empty() {

@@ -69,15 +69,19 @@ pub(crate) fn naming(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>)
         return Some(Naming::Whole);
     }
 
-    let is_named = match (&claim, owner) {
-        (Claim::Cooling | Claim::WindowsReserved, _) => false,
-        (Claim::Anonymous | Claim::Unknown, _) => true,
-        (Claim::Tunnel { node, .. }, Owner::Tunnel(position, _)) => {
-            index.snapshot.nodes[position as usize].value.name == *node
-        }
-        (Claim::Service, Owner::Service(position)) => names_service(record, index.service(position)),
-        (Claim::Service | Claim::Tunnel { .. }, _) | (_, Owner::Tunnel(..) | Owner::Service(_)) => false,
-        (claim, owner) => {
+    let is_named = match &claim {
+        Claim::Cooling | Claim::WindowsReserved => false,
+        Claim::Anonymous | Claim::Unknown => true,
+        Claim::Tunnel { node, .. } => match owner {
+            Owner::Tunnel(position, _) => index.snapshot.nodes[position as usize].value.name == *node,
+            _ => false,
+        },
+        Claim::Service => match owner {
+            Owner::Service(position) => names_service(record, index.service(position)),
+            _ => false,
+        },
+        claim => {
+            // Only endpoints and pods can be the owners that the other records name.
             let workload = index.workload(owner)?;
             // Early Calico versions wrote no container ID to pods.
             let lacks_id = matches!(claim, Claim::Container(_)) && workload.container_id.is_empty();

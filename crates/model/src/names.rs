@@ -9,6 +9,12 @@ pub const MAX_OBJECT_NAME: usize = 253;
 /// The number of random characters at the end of a name that Kubernetes generates, as of a Deployment's pod.
 pub const RANDOM_SUFFIX: usize = 5;
 
+/// The orchestrator of the endpoints of Kubernetes pods.
+pub const KUBERNETES: &str = "k8s";
+
+/// The interface in the names of Kubernetes pods' endpoints.
+const POD_INTERFACE: &str = "eth0";
+
 /// Splits `NAMESPACE/NAME`; `None` for a text of another form.
 pub fn namespaced(text: &str) -> Option<(&str, &str)> {
     let (namespace, name) = text.split_once('/')?;
@@ -71,6 +77,11 @@ pub fn endpoint_name(node: &str, orchestrator: &str, workload: &str, endpoint: &
     let mut name = String::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + 8);
     push_endpoint_name(&mut name, parts);
     name
+}
+
+/// Builds the name of the endpoint of a Kubernetes pod.
+pub fn pod_endpoint_name(node: &str, pod: &str) -> String {
+    endpoint_name(node, KUBERNETES, pod, POD_INTERFACE)
 }
 
 /// Appends the name that [`endpoint_name`] builds.

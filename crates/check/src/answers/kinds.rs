@@ -55,6 +55,7 @@ impl<'s> Kinds<'s> {
         }
     }
 
+    /// Counts each endpoint as a plain pod on its node. No pod waits, as far as endpoints show.
     fn of_endpoints(answers: &Answers<'_, 's>) -> Self {
         let plain = 0;
         let mut of_nodes: FastMap<&[u8], PodsOfNode<'_>> = FastMap::default();
@@ -71,6 +72,7 @@ impl<'s> Kinds<'s> {
         }
     }
 
+    /// Sorts the pods of each node into those that wait for an address, and the kinds of those that have one from Calico.
     fn of_pods(answers: &Answers<'_, 's>) -> Self {
         let context = answers.context;
         let requests = Requests::new(answers);
@@ -83,6 +85,7 @@ impl<'s> Kinds<'s> {
             }
             let of_node = of_nodes.entry(pod.node().packed()).or_default();
             of_node.has_pods = true;
+            // A pod that has only just been created will get its address in a moment.
             if pod.waits() {
                 if pod.is_older_than(PATIENCE, context.now) {
                     of_node.waiting.push(pod);

@@ -185,6 +185,7 @@ impl RecordEvidence {
 }
 
 impl Serialize for RecordEvidence {
+    /// Unpacks the record, and writes its parts as fields of their own.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]

@@ -23,7 +23,7 @@ pub fn free_ranges(
             if !taken.touches(candidate) {
                 free.push(candidate);
             }
-            // A larger taken range around the candidate is skipped at once.
+            // The next candidate comes after this one or, if a larger taken range contains it, after that range.
             let skipped = taken.around(candidate).unwrap_or(candidate);
             let last_place = cidr::subnet_place(*region, prefix, skipped.broadcast());
             next = last_place.and_then(|place| cidr::subnet_at(*region, prefix, place.checked_add(1)?));

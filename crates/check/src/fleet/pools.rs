@@ -26,6 +26,7 @@ impl ClusterPool<'_> {
 }
 
 /// Adds the findings, and returns the pools that overlap those of other clusters, with the positions of their clusters.
+/// A disabled pool that its cluster does not use only announces another cluster's pool to Calico, and is no overlap.
 pub(super) fn check(group: &[&Cluster], found: &mut Vec<NewFinding>) -> Vec<(usize, IpNet)> {
     let mut announced = Vec::new();
     let mut own = Vec::new();

@@ -94,19 +94,20 @@ fn count_values(values: &[Option<String>]) -> BTreeMap<&str, usize> {
     numbers
 }
 
-/// Returns the value that most clusters have; `None` if there is no such value.
+/// Returns the value that more than half of the clusters have; `None` if there is no such value. `numbers` are the
+/// numbers of clusters with each value.
 fn most_common<'v>(numbers: &BTreeMap<&'v str, usize>) -> Option<&'v str> {
-    let all: usize = numbers.values().sum();
+    let clusters: usize = numbers.values().sum();
     for (value, number) in numbers {
-        if number * 2 > all {
+        if number * 2 > clusters {
             return Some(value);
         }
     }
     None
 }
 
-/// The positions and values of the clusters that report a setting: those without the usual value. If there is none, the
-/// first cluster reports all values; if all clusters agree, none does.
+/// Returns the positions and values of the clusters that get a finding about a setting: those with another than the usual
+/// value. If there is no usual value, only the first cluster with a value gets one.
 fn reporting_clusters<'v>(values: &'v [Option<String>], usual: Option<&str>) -> Vec<(usize, &'v str)> {
     let mut reporting = Vec::new();
     for (position, value) in values.iter().enumerate() {

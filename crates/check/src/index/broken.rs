@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use calipam_model::key::Key;
-use calipam_model::names::EndpointName;
+use calipam_model::names::{EndpointName, KUBERNETES};
 use calipam_model::snapshot::{DefectKind, Snapshot};
 
 use super::BrokenWorkload;
@@ -19,6 +19,8 @@ pub(super) struct Broken<'s> {
     pub has_pool: bool,
 }
 
+/// Sorts the defects of a snapshot by what they hide: users of addresses, nodes and pools. A pod stands for an endpoint
+/// on an unknown node.
 pub(super) fn find_broken(snapshot: &Snapshot) -> Broken<'_> {
     let mut broken = Broken::default();
     for defect in &snapshot.defects {
@@ -33,7 +35,7 @@ pub(super) fn find_broken(snapshot: &Snapshot) -> Broken<'_> {
             Some(Key::Pod { namespace, name }) => {
                 let name = EndpointName {
                     node: String::new(),
-                    orchestrator: "k8s".into(),
+                    orchestrator: KUBERNETES.into(),
                     workload: name.clone(),
                     endpoint: String::new(),
                 };

@@ -31,7 +31,7 @@ impl Index<'_> {
         users
     }
 
-    /// Describes the user of an address.
+    /// Describes the user of an address, with the pod's annotation that names this address, if there is one.
     fn describe_user(&self, address: IpAddr, owner: Owner) -> Arc<OwnerEvidence> {
         let described = self.describe_owner(owner);
         let Owner::Pod(position) = owner else {
@@ -59,8 +59,8 @@ impl Index<'_> {
         self.describe(owner, usize::MAX)
     }
 
-    /// Describes the owners that have more addresses than a finding lists. These descriptions are shared by all
-    /// findings.
+    /// Describes the owners that have more addresses than a finding lists. All findings share these descriptions, since
+    /// there can be a finding for each of the addresses.
     pub(super) fn large_owners(&self) -> HashMap<Owner, Arc<OwnerEvidence>> {
         let snapshot = self.snapshot;
         let mut large = Vec::new();

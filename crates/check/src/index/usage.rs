@@ -257,6 +257,7 @@ impl Usage {
     }
 }
 
+/// Returns true if a readable block records the address for the service.
 fn is_recorded_for(blocks: &[IndexedBlock<'_>], service: &Service, address: IpAddr) -> bool {
     for block in blocks_around(blocks, address) {
         let allocation = block.usable.and_then(|usable| usable.allocation_of(address));

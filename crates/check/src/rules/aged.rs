@@ -19,7 +19,8 @@ use crate::code::Code;
 use crate::finding::{Finding, Subject};
 use crate::index::Index;
 
-/// See [`Context::aged`].
+/// Runs the rules that can have new findings at the time `later`, with the addresses that have become old enough by then
+/// ([`Context::aged`]). Findings whose codes are not in `codes` can be missing.
 pub(crate) fn findings(
     mut context: Context<'_>,
     later: Timestamp,
@@ -28,7 +29,7 @@ pub(crate) fn findings(
     let earlier = std::mem::replace(&mut context.now, later);
     let mut problems = context.index.blocks.iter().flat_map(|block| &block.problems);
     if problems.any(|problem| matches!(problem, BlockProblem::ReleasedInFuture { .. })) {
-        // A corrupt block can become sound, and any rule can have a finding about it.
+        // A block with a release time in the future can become sound, and any rule can have a finding about it.
         context.index = Index::new(context.snapshot, later);
         return into_keys(run(&context));
     }

@@ -64,34 +64,38 @@ fn one_setting(setting: &str, place: String, value: &str) -> Settings {
     BTreeMap::from([(setting.to_owned(), BTreeMap::from([(place, value.to_owned())]))])
 }
 
-/// Compares the object that the allocator reads with the resource that users see. On Kubernetes they are the same.
+/// Reports the settings that differ between the object that the allocator reads and the resource that users see.
 fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let (Some(used), Some(shown)) = (snapshot.ipam_config, snapshot.ipam_configuration) else {
-        return;
-    };
+    // Only in etcd are they two objects.
     if snapshot.datastore != DatastoreKind::Etcd {
         return;
     }
-    let is_limited = snapshot.block_limit().is_some();
-    let used_settings = settings_of(&used, is_limited);
-    let shown_settings = settings_of(&shown, is_limited);
-    let mut settings = Settings::new();
-    for (used, shown) in used_settings.into_iter().zip(shown_settings) {
+    let (Some(object), Some(resource)) = (snapshot.ipam_config, snapshot.ipam_configuration) else {
+        return;
+    };
+
+    // Both lists contain the same settings in the same order.
+    let has_default_limit = snapshot.block_limit().is_some();
+    let in_object = settings_of(&object, has_default_limit);
+    let in_resource = settings_of(&resource, has_default_limit);
+    let mut different = Settings::new();
+    for (used, shown) in in_object.into_iter().zip(in_resource) {
         if used.value != shown.value {
             let values = BTreeMap::from([
                 (Key::IpamConfig.to_string(), used.value),
                 (Key::ipam_configuration().to_string(), shown.value),
             ]);
-            settings.insert(used.name.to_owned(), values);
+            different.insert(used.name.to_owned(), values);
         }
     }
-
-    if !settings.is_empty() {
-        let message = format!(
-            "the IPAM settings that Calico uses differ from the IPAMConfiguration resource in {}",
-            list(settings.keys())
-        );
-        out.push(new_finding(Code::ConfigurationMismatch, message, settings));
+    if different.is_empty() {
+        return;
     }
+
+    let message = format!(
+        "the IPAM settings that Calico uses differ from the IPAMConfiguration resource in {}",
+        list(different.keys())
+    );
+    out.push(new_finding(Code::ConfigurationMismatch, message, different));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use calipam_model::attributes::AttributeRef;
 use calipam_model::key::Key;
-use calipam_model::names::endpoint_name;
+use calipam_model::names::pod_endpoint_name;
 use calipam_model::service::Service;
 use calipam_model::snapshot::Source;
 
@@ -170,7 +170,7 @@ fn evidence_of_unused(
     }
 }
 
-/// The clause with the reason why nothing uses a recorded address.
+/// Returns the clause of a message with the reason why nothing uses a recorded address, such as `which is gone`.
 fn reason_clause(reason: Option<LeakReason>, record: &AttributeRef<'_>) -> String {
     let recorded_node = record.get("node").map(|node| node.to_string());
     match reason {
@@ -198,7 +198,8 @@ fn reason_clause(reason: Option<LeakReason>, record: &AttributeRef<'_>) -> Strin
     }
 }
 
-/// Returns the objects that a normal deletion or creation would change: the block, and the recorded owner.
+/// Returns the keys of the objects that a normal deletion or creation would change: the block, and the pod, endpoint or
+/// node that the record names as the owner. Pods and endpoints are left out if they were not read.
 fn dependencies(context: &Context<'_>, record: &Record<'_, '_>, claim: &Claim<'_>) -> Vec<Key> {
     let mut keys = vec![Key::Block(record.block.key)];
     if context.snapshot.has_read(Source::Pods)
@@ -206,20 +207,18 @@ fn dependencies(context: &Context<'_>, record: &Record<'_, '_>, claim: &Claim<'_
     {
         keys.push(Key::Pod { namespace, name });
     }
-    match claim {
-        Claim::Pod {
-            namespace,
-            pod,
-            node: Some(node),
-        } if context.snapshot.has_read(Source::Endpoints) => {
-            let name = endpoint_name(&node.to_string(), "k8s", &pod.to_string(), "eth0");
-            keys.push(Key::Endpoint {
-                namespace: namespace.to_string(),
-                name,
-            });
-        }
-        Claim::Tunnel { node, .. } => keys.push(Key::Node(node.clone())),
-        _ => {}
+    // An endpoint's name begins with its node, so only a record with a node shows it.
+    if context.snapshot.has_read(Source::Endpoints)
+        && let Claim::Pod { namespace, pod, node } = claim
+        && let Some(node) = node
+    {
+        keys.push(Key::Endpoint {
+            namespace: namespace.to_string(),
+            name: pod_endpoint_name(&node.to_string(), &pod.to_string()),
+        });
+    }
+    if let Claim::Tunnel { node, .. } = claim {
+        keys.push(Key::Node(node.clone()));
     }
     keys
 }

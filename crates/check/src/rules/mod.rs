@@ -81,7 +81,7 @@ pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
     })
 }
 
-/// Runs the rules that make sense before the first block exists.
+/// Runs the rules that make sense before the first block exists: those about pools and about who gets an address.
 pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     pools::check_settings(context, &mut findings);

@@ -108,8 +108,8 @@ enum Judgement {
     CauseUnknown,
 }
 
-/// Judges a service whose status lacks an address. `missing` are the families of those that Calico's controller is to
-/// give it.
+/// Decides whether Calico is to blame for a service whose status lacks an address. `missing` are the families that the
+/// service needs and in which Calico's controller gives it no address.
 fn judge(
     context: &Context<'_>,
     services: &Services<'_, '_>,
@@ -195,7 +195,7 @@ fn in_words(missing: &[&FamilyOfService]) -> String {
     format!(": {}", joined(reasons, ", and "))
 }
 
-/// Describes the refusal of an address of a family; `None` if there is none.
+/// Describes why a family of a service has no address; `None` if it has one, or if no reason is known.
 fn refusal(family: &FamilyOfService) -> Option<RefusalEvidence> {
     let refused = family.answer().and_then(|answer| answer.outcome.as_ref().err());
     let of_allocator = refused.map(|refused| RefusalEvidence::new(family.family.family, refused));

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use calipam_model::key::Key;
-use calipam_model::names::endpoint_name;
+use calipam_model::names::{KUBERNETES, pod_endpoint_name};
 use calipam_model::pod::{Pod, evidence};
 use calipam_model::snapshot::Source;
 
@@ -17,11 +17,6 @@ use crate::finding::{Evidence, Finding, OwnerEvidence, PodState, Subject};
 use crate::index::{Owner, Record};
 use crate::names::{list, short};
 use crate::record::{Naming, is_same_node, naming};
-
-/// The orchestrator in the names of pods' endpoints.
-const KUBERNETES: &str = "k8s";
-/// The interface in the name of a pod's endpoint.
-const INTERFACE: &str = "eth0";
 
 /// Compares Kubernetes pods with Calico endpoints.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -133,7 +128,7 @@ fn endpoint_keys(context: &Context<'_>, pod: &Pod) -> Vec<Key> {
         if node.names().any(|name| pod.node() == *name) {
             keys.push(Key::Endpoint {
                 namespace: pod.namespace().to_string(),
-                name: endpoint_name(&node.name, KUBERNETES, &pod_name, INTERFACE),
+                name: pod_endpoint_name(&node.name, &pod_name),
             });
         }
     }

@@ -8,7 +8,8 @@ use super::{FamilyOfService, ServiceExplanation, ServiceState};
 use crate::names::short;
 
 impl ServiceExplanation {
-    /// True if Calico refuses an address to the service, or no controller of Calico serves a service that has none.
+    /// Returns true if the service lacks an address because of Calico: its controller refuses one or cannot settle on one, or
+    /// no controller of Calico serves the service although it has none.
     pub fn is_refused(&self) -> bool {
         match self.state {
             ServiceState::Served => {

@@ -98,7 +98,7 @@ impl FamilyOfService {
             .or(self.not_asked().map(NotAsked::name))
     }
 
-    /// The reason why there is no address, in words.
+    /// Returns the reason why there is no address, in words; `None` if there is one or it is not known.
     pub fn why(&self) -> Option<String> {
         let refused = self.answer().and_then(|answer| answer.outcome.as_ref().err());
         let Some(refused) = refused else {
@@ -370,6 +370,7 @@ struct Recorded {
 }
 
 impl Recorded {
+    /// Collects the addresses that the blocks for LoadBalancer services record for services that they name.
     fn in_blocks(snapshot: &Snapshot) -> Self {
         let mut recorded = Self::default();
         for stored in &snapshot.blocks {
@@ -405,9 +406,9 @@ impl Recorded {
         let Some(handles) = self.handles.get(&name) else {
             return Vec::new();
         };
-        let own = service.handle();
+        let current_handle = service.handle();
         let mut addresses = BTreeSet::new();
-        for handle in handles.iter().filter(|handle| **handle != own) {
+        for handle in handles.iter().filter(|handle| **handle != current_handle) {
             addresses.extend(self.by_handle.get(handle).into_iter().flatten().copied());
         }
         addresses.into_iter().collect()

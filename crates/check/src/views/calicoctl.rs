@@ -6,13 +6,20 @@ use std::net::IpAddr;
 use calipam_model::IpNet;
 use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::block::{Allocation, Block, BlockOwner};
-use calipam_model::names::endpoint_name;
+use calipam_model::names::pod_endpoint_name;
 use calipam_model::snapshot::{Revision, Snapshot, Source};
 use calipam_model::words::joined;
 use serde::{Serialize, Serializer};
 
 use crate::index::Owner;
 use crate::{Code, Context, Options, Report};
+
+/// The number of bytes of a UID.
+const UID_BYTES: usize = 16;
+/// The positions of the bytes that contain a UID's version and variant.
+const VERSION_AND_VARIANT: [usize; 2] = [6, 8];
+/// The positions of the bytes before which a UID has a dash.
+const AFTER_DASHES: [usize; 4] = [4, 6, 8, 10];
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CalicoctlView {
@@ -251,7 +258,7 @@ fn name_of(context: &Context<'_>, owner: Owner) -> String {
         Owner::Pod(position) => {
             let pod = &snapshot.pods[position as usize].value;
             let node = context.index.calico_node(pod.node());
-            let name = endpoint_name(&node, "k8s", &pod.name().to_string(), "eth0");
+            let name = pod_endpoint_name(&node, &pod.name().to_string());
             format!("Workload({}/{name})", pod.namespace())
         }
     }
@@ -278,8 +285,8 @@ fn format_pairs(owner: OwnerMap<'_>) -> String {
     joined(pairs.map(|(name, value)| format!("{name}={value}")), ",")
 }
 
-/// Returns the UID as calicoctl shows it. In the classic API group, the bits of each byte are reversed, except in the
-/// two bytes with version and variant (facts 2.8).
+/// Returns the UID as calicoctl shows it; `None` if the object is in etcd, or if its UID is not a usual one. In the
+/// classic API group, the bits of each byte are reversed, except in the two bytes with version and variant (facts 2.8).
 fn shown_uid(revision: &Revision, is_native: bool) -> Option<String> {
     let Revision::Kubernetes(version) = revision else {
         return None;
@@ -289,16 +296,16 @@ fn shown_uid(revision: &Revision, is_native: bool) -> Option<String> {
     }
     let digits = version.uid.replace('-', "");
     let mut shown = String::new();
-    for position in 0..16 {
+    for position in 0..UID_BYTES {
         let two_digits = digits.get(2 * position..2 * position + 2)?;
         let byte = u8::from_str_radix(two_digits, 16).ok()?;
-        let has_version_or_variant = position == 6 || position == 8;
+        let has_version_or_variant = VERSION_AND_VARIANT.contains(&position);
         let shown_byte = if has_version_or_variant {
             byte
         } else {
             byte.reverse_bits()
         };
-        if [4, 6, 8, 10].contains(&position) {
+        if AFTER_DASHES.contains(&position) {
             shown.push('-');
         }
         shown.push_str(&format!("{shown_byte:02x}"));

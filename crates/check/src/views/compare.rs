@@ -122,33 +122,33 @@ struct InKubernetes {
     node_of: BTreeMap<IpAddr, String>,
 }
 
-/// Collects the addresses of Calico's pods by node.
+/// Collects the addresses of the pods that have some from Calico, by Calico's name of their node.
 fn collect_pods(context: &Context<'_>) -> InKubernetes {
-    // Another plugin's pods do not count: on Kubernetes they have no annotation, and no block records their addresses.
-    let is_recorded = |address: IpAddr| context.index.records_of(address).next().is_some();
-    let is_of_calico = |pod: &Pod| {
-        context.snapshot.datastore != DatastoreKind::Kubernetes
-            || pod.is_annotated()
-            || pod.addresses().any(is_recorded)
-    };
-
-    let mut pods_by_node = InKubernetes::default();
+    let mut collected = InKubernetes::default();
     for pod in context.snapshot.pods.iter().map(|stored| &stored.value) {
-        if !is_of_calico(pod) {
-            continue;
-        }
         let addresses: BTreeSet<IpAddr> = pod.addresses().collect();
-        if addresses.is_empty() {
+        if addresses.is_empty() || is_of_other_plugin(context, pod) {
             continue;
         }
+
         let node = context.index.calico_node(pod.node());
-        *pods_by_node.pods.entry(node.clone()).or_default() += 1;
         for address in &addresses {
-            pods_by_node.node_of.insert(*address, node.clone());
+            collected.node_of.insert(*address, node.clone());
         }
-        pods_by_node.addresses.entry(node).or_default().extend(addresses);
+        *collected.pods.entry(node.clone()).or_default() += 1;
+        collected.addresses.entry(node).or_default().extend(addresses);
     }
-    pods_by_node
+    collected
+}
+
+/// Returns true for a pod that another plugin networks: on Kubernetes, such a pod has no annotation of Calico, and no
+/// block records its addresses. On etcd, every pod with addresses counts as Calico's.
+fn is_of_other_plugin(context: &Context<'_>, pod: &Pod) -> bool {
+    if context.snapshot.datastore != DatastoreKind::Kubernetes || pod.is_annotated() {
+        return false;
+    }
+    let is_recorded = |address: IpAddr| context.index.records_of(address).next().is_some();
+    !pod.addresses().any(is_recorded)
 }
 
 /// Collects the addresses of endpoints by node.
@@ -256,6 +256,7 @@ impl Sources {
         ]
     }
 
+    /// Returns the names of the nodes to compare: those with addresses in any source, and all that exist.
     fn nodes(&self) -> BTreeSet<String> {
         let mut nodes = BTreeSet::new();
         for source in self.by_node() {

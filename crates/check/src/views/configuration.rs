@@ -86,7 +86,8 @@ pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
     let config_origin = origin_of_config(snapshot);
     let is_limited = snapshot.block_limit().is_some();
     let effective = settings_of(&snapshot.effective_ipam_config().unwrap_or_default(), is_limited);
-    let mut in_resource = match snapshot.ipam_configuration {
+    // Only in etcd, the allocator reads another object than the resource that users see.
+    let resource_values = match snapshot.ipam_configuration {
         Some(config) if snapshot.datastore == DatastoreKind::Etcd => {
             settings_of(&config, is_limited).map(|setting| Some(setting.value))
         }
@@ -94,7 +95,7 @@ pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
     };
 
     let mut settings: Vec<Setting> = Vec::new();
-    for (setting, in_resource) in effective.into_iter().zip(&mut in_resource) {
+    for (setting, resource_value) in effective.into_iter().zip(resource_values) {
         let origin = if setting.is_default && is_stored {
             "Calico's default (not set)"
         } else {
@@ -103,7 +104,7 @@ pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
         settings.push(Setting {
             name: setting.name,
             origin: origin.to_owned(),
-            resource: in_resource.take().filter(|other| *other != setting.value),
+            resource: resource_value.filter(|value| *value != setting.value),
             value: setting.value,
         });
     }

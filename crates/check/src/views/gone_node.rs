@@ -16,7 +16,7 @@ pub struct LeftOfNode {
 }
 
 impl LeftOfNode {
-    /// Counts what names a node; `None` if nothing does.
+    /// Counts the records that name a node: addresses, blocks, affinities and endpoints. `None` if there are none.
     pub(super) fn of(snapshot: &Snapshot, name: &str) -> Option<Self> {
         let view = nodes(snapshot).nodes.into_iter().find(|node| node.node == name);
         let view = view.unwrap_or_default();
@@ -39,7 +39,7 @@ impl LeftOfNode {
         self.addresses + self.blocks + self.affinities > 0
     }
 
-    /// The numbers in words, without what there is none of.
+    /// Returns the counts in words, such as `2 addresses and 1 block`, without those that are zero.
     pub(super) fn words(&self) -> String {
         let counts = [
             (self.addresses, "address", "addresses"),

@@ -52,6 +52,7 @@ pub fn namespaces(snapshot: &Snapshot, report: &Report, scope: &Scope) -> Namesp
     NamespaceList { namespaces }
 }
 
+/// Returns the addresses that the report's findings call leaked.
 fn leaked_addresses(report: &Report) -> HashSet<IpAddr> {
     let mut leaked = HashSet::new();
     for finding in &report.findings {

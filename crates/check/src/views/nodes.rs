@@ -256,7 +256,7 @@ struct Row {
     free: u32,
 }
 
-/// Adds a block's addresses to the counts of its owner and of the nodes that hold them.
+/// Adds a block's addresses to the counts of the nodes that hold them, and to the owner those that others have borrowed.
 fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
     let host = block.host();
     let mut own = NodeView::default();

@@ -502,19 +502,18 @@ impl Answers<'_, '_> {
 
     /// True if the answer for a pod depends on the labels of its namespace, which were not read.
     fn depends_on_namespace(&self, pod: &Pod, node: Option<&Node>) -> bool {
-        let namespace = pod.namespace().to_string();
         let Some(node) = node else {
             return false;
         };
+        let namespace = pod.namespace().to_string();
         if self.outlook.namespace(&namespace).is_some() {
             return false;
         }
-        let mut families = Family::BOTH.into_iter();
-        let is_unknown = families.any(|family| self.outlook.refusal_in(&namespace, node, family).is_err());
-        let mut families = Family::BOTH.into_iter();
-        let is_known_without_namespace =
-            families.all(|family| self.outlook.refusal(node, family, &[]).is_ok());
-        is_unknown && is_known_without_namespace
+
+        // If the answer is not known for pods of any namespace either, other data is missing.
+        let is_unknown_in = |family| self.outlook.refusal_in(&namespace, node, family).is_err();
+        let is_known_in_general = |family| self.outlook.refusal(node, family, &[]).is_ok();
+        Family::BOTH.into_iter().any(is_unknown_in) && Family::BOTH.into_iter().all(is_known_in_general)
     }
 }
 

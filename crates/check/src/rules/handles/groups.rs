@@ -169,8 +169,9 @@ fn is_consistent(objects: &[Object], references: &[Reference]) -> bool {
     }
 }
 
-/// Returns the handles that are not marked deleted.
+/// Returns the handles that are not marked deleted, in shards by the hash of their clean IDs.
 fn hash_objects(context: &Context<'_>) -> Vec<Shards<Object>> {
+    // With a million handles, a binary search for the block of each takes long.
     let blocks = &context.index.blocks;
     let mut positions: FastMap<u64, u32> = FastMap::default();
     for (position, block) in (0..).zip(blocks) {
@@ -239,7 +240,8 @@ fn typical_blocks(handle: &Handle, position_of: impl Fn(IpNet) -> Option<u32>) -
     Some([position_of(first)?, second_position])
 }
 
-/// Returns the allocations in sound blocks that name a handle. Windows-reserved ones are left out (facts 3.1).
+/// Returns the allocations in sound blocks that name a handle, in shards by the hash of its clean ID. Windows-reserved
+/// ones are left out (facts 3.1).
 fn hash_references(context: &Context<'_>) -> Vec<Shards<Reference>> {
     in_parts(BLOCKS, context.index.blocks.len(), |range| {
         let blocks = &context.index.blocks[range.clone()];
@@ -302,6 +304,7 @@ fn split_by_id<'c, 's>(
         }
     }
 
+    // The members of each ID are at the end of the list when they are taken out.
     members.sort_by_key(|(id, _)| id.packed());
     while let Some((last_id, _)) = members.last() {
         let id = *last_id;

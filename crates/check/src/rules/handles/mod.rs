@@ -42,7 +42,8 @@ struct Checker<'c, 's> {
 }
 
 impl<'s> Checker<'_, 's> {
-    /// Checks the handles and records of one ID.
+    /// Checks the handles and records of one ID. Apart from other faults, a handle has wrong counts, is an orphan, or is
+    /// missing.
     fn check(&self, group: &Group<'_, 's>, out: &mut Vec<Finding>) {
         if self.is_unchecked(group) {
             return;
