@@ -139,9 +139,9 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// Confirms a holder's affinity. It is no error if another process of the holder confirmed it first. If the affinity
-    /// was deleted meanwhile, for example because the node was removed, deletes the block that was just `created` for it:
-    /// without an affinity, the block would stay. Calico leaves it.
+    /// Confirms a holder's affinity. It is no error if another process of the holder confirmed it first. If the
+    /// affinity was deleted meanwhile, for example because the node was removed, deletes the block that was just
+    /// `created` for it: without an affinity, the block would stay. Calico leaves it.
     async fn confirm(&self, affinity: Versioned<Affinity>, created: Option<&Versioned<Block>>) -> Result<()> {
         let key = affinity.value.key.clone();
         let Err(error) = self.set_state(affinity, AffinityState::Confirmed).await else {

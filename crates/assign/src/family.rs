@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use calipam_model::IpNet;
 use calipam_model::cidr;
@@ -49,7 +50,7 @@ impl Family {
     }
 
     /// The prefix lengths that blocks can have.
-    pub fn block_prefixes(self) -> std::ops::RangeInclusive<u8> {
+    pub fn block_prefixes(self) -> RangeInclusive<u8> {
         match self {
             Self::V4 => cidr::BLOCK_PREFIXES_V4,
             Self::V6 => cidr::BLOCK_PREFIXES_V6,

@@ -174,8 +174,8 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// Writes a new count for `block`, or deletes the handle if no count remains, and notes the result in `known`. Returns
-    /// false if another client wrote first.
+    /// Writes a new count for `block`, or deletes the handle if no count remains, and notes the result in `known`.
+    /// Returns false if another client wrote first.
     async fn set_count(
         &self,
         stored: Versioned<Handle>,

@@ -186,6 +186,7 @@ fn check_expected(
     Ok(())
 }
 
+/// Applies an update to an owner in a record.
 fn set(owner: &mut Option<OwnerAttributes>, update: &NewOwner) {
     match update {
         NewOwner::Keep => {}

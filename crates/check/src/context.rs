@@ -1,5 +1,6 @@
 //! The context of rules and views: a snapshot with lookups and settings.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_model::CniConfiguration;
@@ -85,7 +86,7 @@ impl<'s> Context<'s> {
     }
 
     /// Returns the evidence about every user of an address.
-    pub fn owners_of(&self, address: std::net::IpAddr) -> Vec<Arc<OwnerEvidence>> {
+    pub fn owners_of(&self, address: IpAddr) -> Vec<Arc<OwnerEvidence>> {
         self.index.describe_users(address, self.index.uses_of(address))
     }
 
@@ -94,7 +95,8 @@ impl<'s> Context<'s> {
         self.is_young_at(self.now, record)
     }
 
-    /// Returns true if the allocation is younger than the grace period at the time `now`. A record without a time is not.
+    /// Returns true if the allocation is younger than the grace period at the time `now`. A record without a time is
+    /// not.
     pub(crate) fn is_young_at(&self, now: Timestamp, record: &AttributeRef<'_>) -> bool {
         let Some(allocated_at) = record.allocated_at() else {
             return false;

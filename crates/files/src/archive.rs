@@ -218,7 +218,8 @@ impl Adding {
         self.finish(entries)
     }
 
-    /// Gives the finished export its name, unless an export with the same time exists.
+    /// Gives the finished export its name, unless an export with the same time exists, which is returned then. Also
+    /// returns the time of the newest export if that is later.
     ///
     /// # Errors
     /// If the export cannot be read, is from another cluster, or cannot be renamed.

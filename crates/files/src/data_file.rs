@@ -247,10 +247,11 @@ impl DataFile {
     ) -> Result<SnapshotInfo> {
         let records = snapshot.records;
         let mut read = 0;
-        let is_wanted = |key: &[u8]| is_read(key) && is_wanted(key);
+        // An etcd can contain other keys of Calico, and those of other programs.
+        let is_wanted_by_check = |key: &[u8]| is_read(key) && is_wanted(key);
         etcd_snapshot::read_in_parts(
             &self.path,
-            &is_wanted,
+            &is_wanted_by_check,
             || Snapshot {
                 records,
                 ..Snapshot::default()
@@ -277,6 +278,7 @@ impl DataFile {
     /// Returns the number of entries.
     pub fn export(&self, path: &Path, progress: &ProgressFn) -> Result<u64> {
         let mut writer = Writer::create(path, &Header::of_snapshot(&self.observe(progress)?))?;
+        // `entries` cannot be stopped, so after an error the other entries are skipped.
         let mut result = Ok(());
         self.entries(|entry| {
             if result.is_ok() && (is_read(entry.key) || kubectl::is_exported(entry.key)) {

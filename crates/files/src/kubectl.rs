@@ -306,7 +306,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
         Ok(None)
     }
 
-    /// Reads an object of a known kind; returns false if neither the object nor the list names a kind.
+    /// Passes an object of a known kind on, once. Returns false if neither the object nor its list names a kind.
     fn read_object(&mut self, json: &[u8], list_type: Option<&TypeMeta>) -> bool {
         // An undecodable object has no known kind.
         let mut object: TypeMeta = serde_json::from_slice(json).unwrap_or_default();

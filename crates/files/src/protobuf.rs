@@ -91,6 +91,7 @@ impl<'a> Fields<'a> {
         }
         let tag = self.varint()?;
         let field = u32::try_from(tag >> 3).ok()?;
+        // The last three bits are the wire type. Groups (3 and 4) are obsolete.
         let value = match tag & 7 {
             0 => Value::Number(self.varint()?),
             1 => self.take(8).map(|_| Value::Fixed)?,

@@ -54,6 +54,9 @@ impl FromStr for Keep {
     }
 }
 
+/// The largest number of hours, days, weeks or years in a rule.
+const LARGEST_NUMBER: i64 = 100_000;
+
 /// Parses a rule such as `30d:daily`.
 fn parse_rule(text: &str) -> Result<Rule, KeepError> {
     let expected = || {
@@ -84,7 +87,7 @@ fn parse_rule(text: &str) -> Result<Rule, KeepError> {
         _ => return Err(expected()),
     };
     let number: i64 = time[..last].parse().map_err(|_| expected())?;
-    if !(1..=100_000).contains(&number) {
+    if !(1..=LARGEST_NUMBER).contains(&number) {
         return Err(expected());
     }
     Ok(Rule {

@@ -80,6 +80,7 @@ impl<P: Past> PastReader<P> {
     pub fn begin(&mut self, at: Timestamp, follows: Follows) {
         let next = std::mem::take(&mut self.next);
         match follows {
+            // The changes have led to this state already.
             Follows::Changes => {}
             Follows::Export if P::COUNTS_EXPORT_DIFFERENCES => {
                 self.reach(at);
@@ -112,7 +113,9 @@ impl<P: Past> PastReader<P> {
     pub fn change(&mut self, at: Timestamp, key: &[u8], entry: Option<&Snapshot>) {
         self.reach(at);
         let new_block = entry.and_then(block);
-        if let (Some(entry), None) = (entry, new_block) {
+        if new_block.is_none()
+            && let Some(entry) = entry
+        {
             let is_marked_deleted = entry.blocks.iter().any(|block| block.value.content.is_deleted());
             if !is_marked_deleted {
                 return;

@@ -46,8 +46,8 @@ pub struct Forecast {
 }
 
 impl Trends {
-    /// Adds the changes between two states of blocks, and the time that has passed. Skips blocks that cannot be decoded
-    /// in one of the states.
+    /// Adds the changes between two states of blocks, and the time that has passed. `snapshot` has the pools and the
+    /// time of the state `now`. Skips blocks that cannot be decoded in one of the states.
     pub fn add_changes(&mut self, before: &Snapshot, now: &Snapshot, snapshot: &Snapshot) {
         let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         self.0.retain(|cidr, _| pools.contains(cidr));
@@ -63,14 +63,15 @@ impl Trends {
         let blocks_now = usable_blocks(now);
         let cidrs: BTreeSet<IpNet> = blocks_before.keys().chain(blocks_now.keys()).copied().collect();
         for cidr in cidrs {
-            let before = blocks_before.get(&cidr).copied();
-            let now = blocks_now.get(&cidr).copied();
-            let is_undecodable = before == Some(None) || now == Some(None);
+            let block_before = blocks_before.get(&cidr).copied();
+            let block_now = blocks_now.get(&cidr).copied();
+            let is_undecodable = block_before == Some(None) || block_now == Some(None);
             if is_undecodable {
                 continue;
             }
             let every_address = |_: &AttributeRef<'_>| true;
-            let (assigned, released) = assigned_and_released(before.flatten(), now.flatten(), every_address);
+            let (assigned, released) =
+                assigned_and_released(block_before.flatten(), block_now.flatten(), every_address);
             self.change(cidr, assigned, released);
         }
     }
@@ -176,7 +177,8 @@ impl Trend {
         self.sums.retain(|(end, _)| now.duration_since(*end) < KEPT);
     }
 
-    /// Forecasts when `free` addresses will be used up; `None` if too little is known.
+    /// Forecasts when `free` addresses will be used up, if the pool grows as it did in the kept spans: at the mean
+    /// rate, and at both ends of its confidence interval of 95 %. `None` if too few spans are known.
     pub fn forecast(&self, free: u128) -> Option<Forecast> {
         if self.sums.len() < MIN_SUMS {
             return None;

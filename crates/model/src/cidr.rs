@@ -9,6 +9,9 @@ pub const BLOCK_PREFIXES_V4: std::ops::RangeInclusive<u8> = 20..=32;
 /// Block sizes that Calico allows for IPv6, as prefix lengths.
 pub const BLOCK_PREFIXES_V6: std::ops::RangeInclusive<u8> = 116..=128;
 
+/// The length of `::ffff:0:0/96`, the prefix of IPv4-mapped IPv6 addresses.
+const MAPPED_PREFIX: u8 = 96;
+
 /// Reads a CIDR, or a bare address as a CIDR of full length. Like Calico's reader, clears the host bits.
 pub fn parse_cidr(text: &str) -> Option<IpNet> {
     if let Some((address, prefix)) = parse_plain_v4(text) {
@@ -56,7 +59,7 @@ pub fn to_canonical(net: IpNet) -> IpNet {
     let Some(address) = mapped.addr().to_ipv4_mapped() else {
         return net;
     };
-    let Some(prefix) = mapped.prefix_len().checked_sub(96) else {
+    let Some(prefix) = mapped.prefix_len().checked_sub(MAPPED_PREFIX) else {
         return net;
     };
     Ipv4Net::new(address, prefix).map_or(net, IpNet::V4)

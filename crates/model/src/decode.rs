@@ -113,7 +113,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Adds a defect of the value at a path.
+    /// Adds a defect of the entry at a path, with its key if the path is one.
     fn note(&mut self, path: &str, kind: DefectKind) {
         let key = Key::parse(path).ok().flatten();
         self.defects.push(Defect {
@@ -160,11 +160,9 @@ fn versioned<T>(value: T, revision: i64) -> Versioned<T> {
     }
 }
 
-/// Splits the end of an endpoint's key into namespace and name.
+/// Splits the end of an endpoint's key, `NAMESPACE/NAME`, into namespace and name; `None` if it has another form.
 fn endpoint_key(rest: &str) -> Option<(&str, &str)> {
-    let slash = memchr(b'/', rest.as_bytes())?;
-    let namespace = rest.get(..slash)?;
-    let name = rest.get(slash + 1..)?;
+    let (namespace, name) = rest.split_once('/')?;
     if namespace.is_empty() || !is_one_name(name) {
         return None;
     }

@@ -125,6 +125,7 @@ impl Key {
         let Some((.., make_key)) = RESOURCES.iter().find(|(resource, ..)| *resource == plural) else {
             return Ok(None);
         };
+        // Only endpoints have a namespace before their name.
         let Some(make_key) = make_key else {
             return parse_endpoint(name).map(Some);
         };

@@ -194,7 +194,7 @@ fn is_encapsulated(mode: Option<String>) -> bool {
     mode.is_some_and(|mode| mode == "Always" || mode == "CrossSubnet")
 }
 
-/// Reads the annotation of a temporary pool. One that cannot be read is a defect.
+/// Reads the annotation of a temporary pool; `None` if there is none. One that cannot be read is a defect.
 fn read_successor(metadata: &Metadata, defects: &mut Vec<FieldDefect>) -> Option<Successor> {
     let text = metadata.annotation(TEMPORARY_FOR)?;
     match serde_json::from_str(&text) {

@@ -184,7 +184,8 @@ impl Snapshot {
         }
     }
 
-    /// Adds the objects of `other`. Does not change location, time and coverage.
+    /// Adds the objects of `other`. Settings of which a cluster has one each replace those that are there. Does not
+    /// change location, time and coverage.
     pub fn absorb(&mut self, other: Self) {
         self.is_native |= other.is_native;
         self.cluster = other.cluster.or(self.cluster.take());

@@ -364,7 +364,7 @@ enum Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// The number of bytes of the piece in a packed text.
+    /// The number of bytes of the piece in a packed text, with the byte that marks its kind. Plain text has no mark.
     fn packed_len(&self) -> usize {
         match self {
             Piece::Network => 1,

@@ -33,6 +33,9 @@ pub fn format_go_utc(nanos: i64) -> String {
 /// Length of `2026-05-01 10:12:00.123456789 +0000 UTC`.
 const LONGEST: usize = 39;
 
+/// Length of a date and a time in whole seconds.
+pub const DATE_AND_TIME: usize = "2026-05-01 10:12:00".len();
+
 /// Nanoseconds since 1970 if `text` is exactly what [`format_go_utc`] prints for a time from 1970 on.
 pub(crate) fn parse_go_utc_canonical(text: &str) -> Option<i64> {
     if !text.as_bytes().first()?.is_ascii_digit() || !text.ends_with(" +0000 UTC") || text.len() > LONGEST {
@@ -40,7 +43,7 @@ pub(crate) fn parse_go_utc_canonical(text: &str) -> Option<i64> {
     }
     let (time, rest) = split_civil(text)?;
     let nanos = i64::try_from(time.as_nanosecond()).ok()?;
-    let fraction = text.get(19..text.len() - rest.len())?;
+    let fraction = text.get(DATE_AND_TIME..text.len() - rest.len())?;
     let has_blank = text.as_bytes()[10] == b' ';
     let is_fraction_shortest = fraction != "." && !fraction.ends_with('0');
     if rest != " +0000 UTC" || !has_blank || !is_fraction_shortest || nanos < 0 {
@@ -52,7 +55,10 @@ pub(crate) fn parse_go_utc_canonical(text: &str) -> Option<i64> {
 /// Reads `YYYY-MM-DD` + blank or `T` + `hh:mm:ss[.fraction]` as UTC; returns the time and the rest of the text.
 fn split_civil(text: &str) -> Option<(Timestamp, &str)> {
     let bytes = text.as_bytes();
-    if bytes.len() < 19 || bytes[4] != b'-' || bytes[7] != b'-' || bytes[13] != b':' || bytes[16] != b':' {
+    if bytes.len() < DATE_AND_TIME {
+        return None;
+    }
+    if bytes[4] != b'-' || bytes[7] != b'-' || bytes[13] != b':' || bytes[16] != b':' {
         return None;
     }
     if !matches!(bytes[10], b' ' | b'T' | b't') {
@@ -69,11 +75,11 @@ fn split_civil(text: &str) -> Option<(Timestamp, &str)> {
     let hour = two_digits(11)?;
     let minute = two_digits(14)?;
     let second = two_digits(17)?;
-    let (nanos, fraction_len) = parse_fraction(&bytes[19..]);
+    let (nanos, fraction_len) = parse_fraction(&bytes[DATE_AND_TIME..]);
 
     let civil = DateTime::new(year, month, day, hour, minute, second, nanos).ok()?;
     let time = Offset::UTC.to_timestamp(civil).ok()?;
-    Some((time, text.get(19 + fraction_len..)?))
+    Some((time, text.get(DATE_AND_TIME + fraction_len..)?))
 }
 
 /// Reads a number of at most four digits; `None` if another byte is among them.

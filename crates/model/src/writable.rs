@@ -7,6 +7,11 @@ use crate::document::Document;
 use crate::handle::Handle;
 use crate::key::Key;
 
+/// The number of bytes that are enough for most handles and affinities.
+const USUAL_RECORD: usize = 128;
+/// The number of bytes that are enough for most pools and configurations.
+const USUAL_DOCUMENT: usize = 512;
+
 /// A block, a handle, an affinity, a pool or the allocator's configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
@@ -43,9 +48,9 @@ impl Object {
                 encode(block, capacity)
             }
             Self::Block(BlockContent::Corrupt(block)) => block.raw.as_bytes().to_vec(),
-            Self::Handle(handle) => encode(handle, 128),
-            Self::Affinity(affinity) => encode(affinity, 128),
-            Self::Pool(document) | Self::IpamConfig(document) => encode(document, 512),
+            Self::Handle(handle) => encode(handle, USUAL_RECORD),
+            Self::Affinity(affinity) => encode(affinity, USUAL_RECORD),
+            Self::Pool(document) | Self::IpamConfig(document) => encode(document, USUAL_DOCUMENT),
         }
     }
 
@@ -68,6 +73,7 @@ impl From<Block> for Object {
     }
 }
 
+/// Writes a value as Go's encoder does. `capacity` is the number of bytes to reserve; more are added if needed.
 fn encode(value: &impl serde::Serialize, capacity: usize) -> Vec<u8> {
     let mut json = Vec::with_capacity(capacity);
     // All maps have strings as keys, so writing to memory cannot fail.

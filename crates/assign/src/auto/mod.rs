@@ -60,11 +60,14 @@ impl<S: Store> Allocator<S> {
         inputs: Inputs,
         request: &AutoAssign,
     ) -> Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
-        let inputs = is_recent(inputs.made_at, self.now()).then_some(Inputs {
-            is_early: true,
-            ..inputs
-        });
-        self.assign_families(inputs, request).await
+        let mut early = None;
+        if is_recent(inputs.made_at, self.now()) {
+            early = Some(Inputs {
+                is_early: true,
+                ..inputs
+            });
+        }
+        self.assign_families(early, request).await
     }
 
     /// Assigns addresses of each family, IPv4 first. If one family fails, the error contains what was assigned before.
@@ -437,10 +440,10 @@ impl<S: Store> Search<'_, S> {
         } else {
             self.claim().await?
         };
-        match &found {
-            Some(_) => self.owned += 1,
-            None if !self.config.may_borrow() => assigned.note(Message::StrictAffinity),
-            None => {}
+        if found.is_some() {
+            self.owned += 1;
+        } else if !self.config.may_borrow() {
+            assigned.note(Message::StrictAffinity);
         }
         Ok(found)
     }
@@ -448,7 +451,8 @@ impl<S: Store> Search<'_, S> {
     /// Takes as many of the missing addresses from a block as are free. Returns false if the handle is at its limit.
     ///
     /// # Errors
-    /// If the datastore fails, or if the handle is at its limit but other calls have not assigned all its addresses yet.
+    /// If the datastore fails, or if the handle is at its limit but other calls have not assigned all its addresses
+    /// yet.
     async fn take_all(
         &self,
         mut block: Versioned<Block>,

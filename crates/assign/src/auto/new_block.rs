@@ -82,8 +82,8 @@ impl<S: Store> Search<'_, S> {
         });
     }
 
-    /// Makes one attempt to claim a block. A block that is not new is read first; a new one is created without a read, which
-    /// saves a round trip.
+    /// Makes one attempt to claim a block. A block that is not new is read first; a new one is created without a read,
+    /// which saves a round trip.
     async fn try_claim(&self, key: &AffinityKey, is_new: bool) -> Result<Versioned<Block>> {
         let pending = self.allocator.pending_affinity(key).await?;
         let found = if is_new {

@@ -168,8 +168,8 @@ impl<S: Store> Search<'_, S> {
         }
     }
 
-    /// Returns a block of the host. If it was not read ahead, reads it together with the blocks that will be tried next,
-    /// which are kept for later calls.
+    /// Returns a block of the host. If it was not read ahead, reads it together with the blocks that will be tried
+    /// next, which are kept for later calls.
     ///
     /// # Errors
     /// If the datastore fails. An error about this block alone is in the [`BlockRead`].

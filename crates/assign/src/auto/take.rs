@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
-use calipam_model::block::Block;
+use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr;
 use calipam_model::snapshot::Versioned;
 
@@ -94,8 +94,8 @@ impl<S: Store> Search<'_, S> {
         Ok(TakeOutcome::Done)
     }
 
-    /// Adds to the result the addresses that a handle at its limit already has. If it has fewer than were requested, another
-    /// call is assigning them just now: the outcome is then to wait.
+    /// Adds to the result the addresses that a handle at its limit already has. If it has fewer than were requested,
+    /// another call is assigning them just now: the outcome is then to wait.
     async fn take_existing(&self, id: &str, assigned: &mut Assigned) -> Result<TakeOutcome> {
         let of_family = self.allocator.held_by(id, self.family).await?;
         let existing = of_family.len();
@@ -124,7 +124,7 @@ pub(crate) fn attribute(handle: Option<&str>, attributes: Option<&BTreeMap<Strin
 }
 
 /// Fails unless `owner` owns the block, as strict affinity requires.
-pub(crate) fn check_owner(block: &Block, owner: &calipam_model::block::BlockOwner) -> Result<()> {
+pub(crate) fn check_owner(block: &Block, owner: &BlockOwner) -> Result<()> {
     match block.owner() {
         None => Err(Error::OwnerlessBlock(block.cidr())),
         Some(found) if found != owner => Err(Error::ForeignBlock(block.cidr())),

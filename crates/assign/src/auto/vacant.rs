@@ -211,8 +211,8 @@ impl<S: Store> Search<'_, S> {
         Ok((taken, other_size))
     }
 
-    /// Searches all places of all pools, based on the keys of their blocks. Returns the first vacant place or, if there is
-    /// none, a survey of the existing blocks.
+    /// Searches all places of all pools, based on the keys of their blocks. Returns the first vacant place or, if there
+    /// is none, a survey of the existing blocks.
     async fn in_list(&self) -> Result<Vacancy> {
         // Revisions show whether a block that was full has changed.
         let query = if self.known.blocks.is_empty() {

@@ -10,6 +10,9 @@ static MIXED_IN: [u64; LENGTH] = include!(concat!(env!("OUT_DIR"), "/go_seeds.rs
 /// The seed that Go uses instead of 0.
 const INSTEAD_OF_ZERO: u64 = 89_482_311;
 
+/// The distance, in bits, of the three numbers of the small generator that make up a number of the state.
+const SHIFT: u32 = 20;
+
 /// The stream of numbers from a seed (`rand.New(rand.NewSource(seed))`).
 pub(crate) struct GoRandom {
     seed: u64,
@@ -58,7 +61,7 @@ impl GoRandom {
     fn number(&self, index: u64) -> u64 {
         if index < LENGTH as u64 {
             let place = place(index);
-            return mixed(self.seed, place, 20) ^ MIXED_IN[place];
+            return mixed(self.seed, place, SHIFT) ^ MIXED_IN[place];
         }
         let far = self.number(index - LENGTH as u64);
         far.wrapping_add(self.number(index - TAP as u64))

@@ -184,7 +184,8 @@ impl<'s> Outlook<'s> {
         holders.iter().any(|holder| self.serves(pool, *holder))
     }
 
-    /// The reason why Windows nodes get no address from a pool, if so.
+    /// Returns the reason why Windows nodes get no address from a pool; `None` if they get one, or if the use is not
+    /// that of their pods.
     fn windows_limit(&self, pool: &Pool, wanted: PoolUse) -> Option<PoolLimit> {
         if wanted != PoolUse::Workload {
             return None;
@@ -193,8 +194,11 @@ impl<'s> Outlook<'s> {
             return Some(PoolLimit::WindowsNeedsStrictAffinity);
         }
         let place = cidr::block_around(pool.cidr.addr(), pool.block_size)?;
-        let is_too_small = cidr::is_v4(place) && cidr::size(place) <= WINDOWS_RESERVED.into();
-        is_too_small.then_some(PoolLimit::TooSmallForWindows)
+        // In IPv6, they reserve no addresses.
+        if cidr::is_v4(place) && cidr::size(place) <= WINDOWS_RESERVED.into() {
+            return Some(PoolLimit::TooSmallForWindows);
+        }
+        None
     }
 
     /// Returns the number of blocks that each node may still claim from a pool. For a manual pool, these are the claims
@@ -253,15 +257,12 @@ impl<'s> Outlook<'s> {
     /// Returns the blocks that the users of a pool claim if they may claim `claimable` blocks. They create new blocks
     /// first, then take existing ones and, if they may, borrow addresses instead.
     fn claims(&self, room: &Room, claimable: u128) -> Claims {
-        match ClaimDecision::of(&self.config, claimable) {
-            ClaimDecision::BlockLimit => {
-                return Claims {
-                    at_limit: true,
-                    ..Claims::default()
-                };
-            }
-            ClaimDecision::NoAutoAllocation => return Claims::default(),
-            ClaimDecision::Claim => {}
+        let decision = ClaimDecision::of(&self.config, claimable);
+        if decision != ClaimDecision::Claim {
+            return Claims {
+                at_limit: decision == ClaimDecision::BlockLimit,
+                ..Claims::default()
+            };
         }
 
         let free_places = room.places.saturating_sub(room.pending_places);

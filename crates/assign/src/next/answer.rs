@@ -416,8 +416,8 @@ impl Outlook<'_> {
         }
     }
 
-    /// Returns the reason why the allocator accepts no pool with this CIDR, which the request names: there is none, or it is
-    /// closed, or no block of its block size is usable.
+    /// Returns the reason why the allocator accepts no pool with this CIDR, which the request names: there is none, or
+    /// it is closed, or no block of its block size is usable.
     fn reason_of_closed(&self, cidr: IpNet) -> Reason {
         let pools_with_cidr: Vec<&Pool> = self.pools().filter(|pool| pool.cidr == cidr).collect();
         let Some(first) = pools_with_cidr.first() else {

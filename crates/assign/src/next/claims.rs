@@ -101,8 +101,8 @@ impl<'s> Outlook<'s> {
             .is_some_and(|blocks| blocks.binary_search(&block).is_ok())
     }
 
-    /// Returns the limit of a node's blocks of a family. If it is not known whether nodes use a single block, assumes that
-    /// Windows nodes do, as is usual, except for one that already holds several blocks.
+    /// Returns the limit of a node's blocks of a family. If it is not known whether nodes use a single block, assumes
+    /// that Windows nodes do, as is usual, except for one that already holds several blocks.
     pub(super) fn limit_of_node(&self, node: &Node, family: Family) -> BlockLimit {
         if let Some(uses_single_block) = self.single_block {
             return if uses_single_block {

@@ -41,8 +41,8 @@ pub struct TunnelPools<'s> {
 }
 
 impl<'s> TunnelPools<'s> {
-    /// Collects from a snapshot the pools that allow tunnels and are neither disabled nor being deleted. Like calico-node,
-    /// ignores the assignment mode and the pool's status, and skips a pool whose selector does not parse.
+    /// Collects from a snapshot the pools that allow tunnels and are neither disabled nor being deleted. Like
+    /// calico-node, ignores the assignment mode and the pool's status, and skips a pool whose selector does not parse.
     pub fn new(snapshot: &'s Snapshot) -> Self {
         let mut pools = Vec::new();
         for pool in snapshot.pools.iter().map(|stored| &stored.value) {

@@ -218,8 +218,9 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
             return;
         }
         tracing::info!("taking back {addresses:?}");
-        let undone = self.within(UNDO, self.release(add.handle(), addresses)).await;
-        let undone = undone.and_then(|released| Ok(released?));
+        let released = self.within(UNDO, self.release(add.handle(), addresses)).await;
+        // The time can run out, or the release itself can fail.
+        let undone = released.and_then(|result| Ok(result?));
         if let Err(error) = undone {
             tracing::error!("the assigned addresses stay until DEL: {error}");
         }

@@ -54,8 +54,8 @@ impl<S: Store> Allocator<S> {
         result
     }
 
-    /// Groups requests by the block of their address, and cleans their handle IDs. Adds addresses outside of all pools and
-    /// blocks to `done` as not allocated.
+    /// Groups requests by the block of their address, and cleans their handle IDs. Adds addresses outside of all pools
+    /// and blocks to `done` as not allocated.
     async fn group_by_block(
         &self,
         requests: &[Release],

@@ -72,7 +72,8 @@ impl<'s> Kinds<'s> {
         }
     }
 
-    /// Sorts the pods of each node into those that wait for an address, and the kinds of those that have one from Calico.
+    /// Sorts the pods of each node into those that wait for an address, and the kinds of those that have one from
+    /// Calico.
     fn of_pods(answers: &Answers<'_, 's>) -> Self {
         let context = answers.context;
         let requests = Requests::new(answers);
@@ -97,6 +98,7 @@ impl<'s> Kinds<'s> {
             }
             match requests.kind_of(pod) {
                 Ok(Some(kind)) => of_node.count(kinds.position(kind)),
+                // Its successor needs no further address.
                 Ok(None) => {}
                 Err(refused) => of_node.refused.push(refused),
             }

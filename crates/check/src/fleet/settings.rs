@@ -106,8 +106,8 @@ fn most_common<'v>(numbers: &BTreeMap<&'v str, usize>) -> Option<&'v str> {
     None
 }
 
-/// Returns the positions and values of the clusters that get a finding about a setting: those with another than the usual
-/// value. If there is no usual value, only the first cluster with a value gets one.
+/// Returns the positions and values of the clusters that get a finding about a setting: those with another than the
+/// usual value. If there is no usual value, only the first cluster with a value gets one.
 fn reporting_clusters<'v>(values: &'v [Option<String>], usual: Option<&str>) -> Vec<(usize, &'v str)> {
     let mut reporting = Vec::new();
     for (position, value) in values.iter().enumerate() {

@@ -19,8 +19,8 @@ use crate::code::Code;
 use crate::finding::{Finding, Subject};
 use crate::index::Index;
 
-/// Runs the rules that can have new findings at the time `later`, with the addresses that have become old enough by then
-/// ([`Context::aged`]). Findings whose codes are not in `codes` can be missing.
+/// Runs the rules that can have new findings at the time `later`, with the addresses that have become old enough by
+/// then ([`Context::aged`]). Findings whose codes are not in `codes` can be missing.
 pub(crate) fn findings(
     mut context: Context<'_>,
     later: Timestamp,

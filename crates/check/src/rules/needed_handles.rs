@@ -13,8 +13,8 @@ use crate::context::Context;
 use crate::finding::{Evidence, Finding, HandleEvidence, NeededBy, Subject};
 use crate::owner::Owners;
 
-/// Notes in each finding about an orphan handle who needs the handle, as far as that is known: an owner whose address is
-/// not recorded, or the unknown owner of addresses in a block that is missing.
+/// Notes in each finding about an orphan handle who needs the handle, as far as that is known: an owner whose address
+/// is not recorded, or the unknown owner of addresses in a block that is missing.
 pub(super) fn note(context: &Context<'_>, findings: &mut [Finding]) {
     let mut claims: Vec<Claim<'_>> = Vec::new();
     let mut unrecorded: HashSet<IpAddr> = HashSet::new();

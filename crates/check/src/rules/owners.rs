@@ -29,6 +29,7 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
         return;
     }
 
+    // The user that a young record names may not have appeared yet.
     for record in address.holding() {
         if context.is_young(&record.allocation.attribute) || is_windows_tunnel(context, address, record) {
             return;

@@ -108,8 +108,8 @@ enum Judgement {
     CauseUnknown,
 }
 
-/// Decides whether Calico is to blame for a service whose status lacks an address. `missing` are the families that the
-/// service needs and in which Calico's controller gives it no address.
+/// Decides whether Calico owes an address to a service whose status lacks one, and why it has none. `missing` are the
+/// families that Calico's controller is to serve and in which the status has no address.
 fn judge(
     context: &Context<'_>,
     services: &Services<'_, '_>,

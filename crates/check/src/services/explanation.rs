@@ -8,8 +8,8 @@ use super::{FamilyOfService, ServiceExplanation, ServiceState};
 use crate::names::short;
 
 impl ServiceExplanation {
-    /// Returns true if the service lacks an address because of Calico: its controller refuses one or cannot settle on one, or
-    /// no controller of Calico serves the service although it has none.
+    /// Returns true if the service lacks an address because of Calico: its controller refuses one or cannot settle on
+    /// one, or no controller of Calico serves the service although it has none.
     pub fn is_refused(&self) -> bool {
         match self.state {
             ServiceState::Served => {

@@ -226,14 +226,18 @@ fn add_outlook(context: &Context<'_>, judge: Option<&Judge<'_, '_>>, nodes: &mut
             continue;
         };
         let kind = judge.answers.next_kind(&judge.kinds, node);
-        let refusals = judge.answers.refusals_of_kind(&kind, node);
+        let refusals_of_next = judge.answers.refusals_of_kind(&kind, node);
         let mut asked_families = Family::BOTH.to_vec();
         asked_families.retain(|family| kind.families[*family as usize]);
         for family in &asked_families {
             let of_node = view.family(*family);
-            of_node.without_address = if refusals.is_ok() { Some(false) } else { None };
+            of_node.without_address = if refusals_of_next.is_ok() {
+                Some(false)
+            } else {
+                None
+            };
         }
-        for (family, refused) in refusals.into_iter().flatten() {
+        for (family, refused) in refusals_of_next.into_iter().flatten() {
             let may_be_intended = !serves_pods || intended.contains(&(name.as_str(), family));
             view.family(family).refuse(&refused.reason, may_be_intended);
         }
@@ -256,7 +260,8 @@ struct Row {
     free: u32,
 }
 
-/// Adds a block's addresses to the counts of the nodes that hold them, and to the owner those that others have borrowed.
+/// Adds a block's addresses to the counts of the nodes that hold them, and to the owner those that others have
+/// borrowed.
 fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
     let host = block.host();
     let mut own = NodeView::default();

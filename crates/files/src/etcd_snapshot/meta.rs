@@ -17,6 +17,9 @@ const CHECKED: usize = 56;
 /// The page sizes of the operating systems on which etcd runs; bbolt takes the page size of the system.
 const PAGE_SIZES: [u32; 5] = [4096, 8192, 16384, 32768, 65536];
 
+/// The size of the smallest page, which is more than the fields of a meta page need.
+const SMALLEST_PAGE: u64 = PAGE_SIZES[0] as u64;
+
 /// The fields of a meta page that are needed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
@@ -43,7 +46,7 @@ impl Meta {
         let largest_page = u64::from(PAGE_SIZES[PAGE_SIZES.len() - 1]);
         let mut head = Vec::new();
         file.seek(SeekFrom::Start(0))?;
-        file.take(largest_page + 4096).read_to_end(&mut head)?;
+        file.take(largest_page + SMALLEST_PAGE).read_to_end(&mut head)?;
         if head.is_empty() {
             return Err(FileError::Empty);
         }

@@ -178,7 +178,8 @@ fn plain_key(line: &[u8]) -> Option<&[u8]> {
     Some(key)
 }
 
-/// Passes the entry in a line to `sink` if it is wanted. A line without an entry ends the export.
+/// Passes the entry in a line to `sink` if it is wanted. Returns the end of the export if the line is not an entry: its
+/// last line, or one that is damaged.
 fn decode_line(
     text: &[u8],
     is_wanted: &(impl Fn(&[u8]) -> bool + ?Sized),
@@ -221,7 +222,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds the next lines. Breaks at the end of the export, or at damage.
+    /// Adds the next lines. Breaks at the end of the export, with an error if it is incomplete or damaged.
     pub fn add(&mut self, decoded: Decoded) -> ControlFlow<FileResult<()>> {
         self.lines += decoded.lines;
         self.entries += decoded.entries;
@@ -288,7 +289,8 @@ impl Lines {
         Ok(len > 0)
     }
 
-    /// Reads about [`PIECE`] bytes in complete lines; `None` at the end.
+    /// Reads about [`PIECE`] bytes in complete lines; `None` at the end. After an error, first returns the lines that
+    /// were read before it.
     fn several(&mut self) -> FileResult<Option<Vec<u8>>> {
         if let Some(error) = self.failed.take() {
             return Err(self.failure(error));

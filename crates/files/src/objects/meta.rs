@@ -152,6 +152,8 @@ impl<'a> Meta<'a> {
             .map(|(_, value)| value.as_ref())
     }
 
+    /// Returns the creation time: a number of seconds from protobuf, or a text from JSON. `None` if there is none, or
+    /// if it is no time.
     pub(crate) fn created_at(&self) -> Option<Timestamp> {
         if let Some(seconds) = self.created_seconds
             && let Ok(created) = Timestamp::from_second(seconds)

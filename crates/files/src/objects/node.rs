@@ -158,7 +158,8 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) -> Vec<FieldDefect> {
     defects
 }
 
-/// Returns the node's labels. Kubernetes labels override those that Calico keeps.
+/// Returns the node's labels. Kubernetes labels override those that Calico keeps in an annotation. If the annotation
+/// cannot be read, this is a defect, and only the Kubernetes labels are returned.
 fn labels(meta: &Meta<'_>, defects: &mut Vec<FieldDefect>) -> BTreeMap<String, String> {
     let mut labels: BTreeMap<String, String> = BTreeMap::new();
     if let Some(annotation) = meta.annotation(LABELS) {

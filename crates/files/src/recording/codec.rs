@@ -76,7 +76,7 @@ impl Codec {
     /// Appends a change to the text of its group.
     fn encode_change(&mut self, change: &Change, text: &mut Vec<u8>) -> io::Result<()> {
         let Change { key, revision, value } = change;
-        // The form of the value is known later.
+        // The form comes first, but depends on the value. It is filled in below.
         let form_index = text.len();
         text.push(WHOLE);
         push_sized(text, key);
@@ -127,7 +127,7 @@ impl Codec {
             let value = match form {
                 DELETED => None,
                 DELTA if is_key_wanted => {
-                    let old_value = self.values.get(&key).ok()??;
+                    let old_value = self.values.get(&key).ok().flatten()?;
                     Some(apply(&old_value, fields.sized()?)?)
                 }
                 WHOLE | DELTA => Some(fields.sized()?.to_vec()),
@@ -151,10 +151,11 @@ impl Codec {
         Some(group)
     }
 
-    /// Notes the last change and the revision of each kind.
+    /// Notes the last change of each kind, and the revisions up to which all changes of a kind are known.
     fn note_positions(&mut self, group: &Group) {
         for change in &group.changes {
             let kind = kind_of(&change.key);
+            // Unlike `entry`, this copies the name of a kind only once, not for each of its changes.
             let position = match self.positions.get_mut(kind) {
                 Some(position) => position,
                 None => self.positions.entry(kind.to_owned()).or_default(),
@@ -214,6 +215,7 @@ impl Values {
     pub(super) fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         let length = u32::try_from(value.len()).map_err(io::Error::other)?;
         let packed = (length, self.compressor.compress(value)?.into());
+        // Unlike `insert`, this does not copy a key that is there already.
         match self.packed.get_mut(key) {
             Some(last) => *last = packed,
             None => drop(self.packed.insert(key.into(), packed)),

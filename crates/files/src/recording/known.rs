@@ -38,7 +38,8 @@ impl Known {
             .is_some_and(|known| revision <= known.revision)
     }
 
-    /// Opens the changes after an export; `None` if there are none, or if the beginning of their file is damaged.
+    /// Opens the changes after an export; `None` if there are none, or if the beginning of their file is damaged. Also
+    /// returns the period that is known without them, and whether it continues the earlier recordings.
     pub(super) fn open(
         &mut self,
         export: &Archived,
@@ -59,6 +60,7 @@ impl Known {
                 // Revisions of another history are not comparable.
                 self.positions.clear();
             }
+            // The changes begin at revisions that are known, so nothing is missing in between.
             let mut positions = header.positions.iter();
             let has_all = positions.all(|(kind, position)| self.has(kind, position.revision));
             if self.until.is_some() && has_all {
@@ -118,6 +120,7 @@ impl Known {
             reached.set_back = reached.set_back.max(set_back);
         }
 
+        // Another recording may have come further already.
         for (kind, position) in changes.codec.positions {
             if !self.has(&kind, position.revision) {
                 self.positions.insert(kind, position);

@@ -139,7 +139,7 @@ pub fn each_version(
     is_wanted: Wanted<'_>,
     mut take: impl FnMut(Version<'_>),
 ) -> Result<Option<Reached>> {
-    let mut all = || {
+    let mut read_all = || {
         read_some(&export.path, is_wanted, |entry| take(Version::Of(entry, None)))
             .map_err(Error::of_archive)?;
         let (changes, mut reached) = known.open(export, is_wanted)?;
@@ -162,7 +162,7 @@ pub fn each_version(
         known.until = Some(reached.until);
         Ok(reached)
     };
-    unless_missing(all())
+    unless_missing(read_all())
 }
 
 /// Writes the state at `until` as an export, or without `until`, the state at the end of the changes after `export`.

@@ -59,7 +59,7 @@ pub(crate) struct AddressComparison<'s> {
     pub sums: Tally<'s>,
 }
 
-/// Compares the addresses of all regions.
+/// Compares the addresses of all regions, and counts those in scope by node and pool.
 pub(crate) fn compare_addresses<'s>(
     regions: &[Region<'s>],
     old: &'s Snapshot,
@@ -73,15 +73,19 @@ pub(crate) fn compare_addresses<'s>(
         comparison: AddressComparison::default(),
     };
     for region in regions {
-        match region.pair() {
-            Some((old, _)) if !scope.has_network(old.cidr()) => {}
-            Some((old, new)) if old == new => comparer.unchanged_block(old),
-            Some((old, new)) => {
-                for states in block_change::addresses(Some(old), Some(new)) {
-                    comparer.compare(states);
-                }
-            }
-            None => comparer.region(region),
+        let Some((old, new)) = region.pair() else {
+            comparer.region(region);
+            continue;
+        };
+        if !scope.has_network(old.cidr()) {
+            continue;
+        }
+        if old == new {
+            comparer.unchanged_block(old);
+            continue;
+        }
+        for states in block_change::addresses(Some(old), Some(new)) {
+            comparer.compare(states);
         }
     }
     comparer.comparison

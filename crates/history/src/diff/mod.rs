@@ -56,14 +56,16 @@ pub struct Difference<'s> {
 }
 
 impl Difference<'_> {
-    /// True if nothing differs among the compared objects.
+    /// Returns true if nothing differs among the compared objects and findings. The sums follow from the addresses.
     fn is_empty(&self) -> bool {
-        let objects = [&self.pools, &self.reservations, &self.nodes, &self.configuration];
         self.addresses.is_empty()
             && self.blocks.is_empty()
             && self.affinities.is_empty()
             && self.handles.is_empty()
-            && objects.iter().all(|changes| changes.is_empty())
+            && self.pools.is_empty()
+            && self.reservations.is_empty()
+            && self.nodes.is_empty()
+            && self.configuration.is_empty()
             && self.findings.new.is_empty()
             && self.findings.gone.is_empty()
     }
@@ -74,10 +76,12 @@ impl Difference<'_> {
 pub struct Unchecked<'s>(Difference<'s>);
 
 impl<'s> Unchecked<'s> {
-    /// Adds the findings that only one of the two reports has. `scope` must be the scope of the comparison.
+    /// Adds the findings that only one of the two reports has, and decides whether the snapshots are the same. `scope`
+    /// must be the scope of the comparison.
     pub fn checked(self, old: Report, new: Report, scope: &Scope) -> Difference<'s> {
         let mut difference = self.0;
         difference.findings = findings::changes(&old, &new, scope);
+        // A source that only one side has is left out on purpose, but an unreadable object may have changed.
         let is_unknown = difference
             .not_compared
             .iter()

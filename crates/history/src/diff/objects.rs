@@ -50,7 +50,8 @@ const RESERVATIONS: usize = 1;
 const NODES: usize = 2;
 const CONFIGURATION: usize = 3;
 
-/// Compares pools, reservations, nodes and configuration. Skips unread sources and objects that cannot be decoded.
+/// Compares pools, reservations, nodes and configuration, and returns the changes of each, in this order. Skips unread
+/// sources and objects that cannot be decoded.
 pub(crate) fn changes(
     old: &Snapshot,
     new: &Snapshot,

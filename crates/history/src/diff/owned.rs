@@ -118,6 +118,7 @@ pub(crate) fn handles<'s>(
         .collect();
     let mut changed = Vec::new();
     let mut added = Vec::new();
+    // What is left of the old handles in the end has been removed.
     for handle in live(new) {
         match old_handles.remove(handle.id().packed()) {
             Some((_, old)) if old.blocks().eq(handle.blocks()) => {}

@@ -46,6 +46,8 @@ impl<'s> Region<'s> {
     /// Returns the blocks that cannot be compared, and whether the old and the new snapshot contain such a block.
     /// Corrupt blocks that did not change are left out.
     pub(super) fn unreadable(&self) -> Vec<(IpNet, [bool; 2])> {
+        // The values of each unreadable block in both snapshots: `None` without such a block, and `Some(None)` if the
+        // value is not known.
         let mut raws: BTreeMap<IpNet, [Option<Option<&str>>; 2]> = BTreeMap::new();
         for (side, blocks) in [&self.old, &self.new].into_iter().enumerate() {
             for stored in blocks.iter().filter(|stored| stored.block.is_none()) {

@@ -54,15 +54,24 @@ impl Raw {
 /// Returns all events between two successive states of an object. If `before` is unknown, the events describe the
 /// content of `after`.
 pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &HistorySubject) -> Vec<Raw> {
-    match (key, before, after) {
-        (_, None, State::Absent) => Vec::new(),
-        (_, Some(before), after) if before == after => Vec::new(),
-        (Key::Block(cidr), None | Some(State::Hidden(_)), State::Block(block)) => {
-            first_events_of_block(*cidr, block, about)
-        }
-        (Key::Block(cidr), Some(before), State::Absent | State::Block(_)) => {
+    let is_unchanged = match before {
+        Some(before) => before == after,
+        None => matches!(after, State::Absent),
+    };
+    if is_unchanged {
+        return Vec::new();
+    }
+
+    let Key::Block(cidr) = key else {
+        return event_of_other(key, before, after).into_iter().collect();
+    };
+    match (before, after) {
+        // Nothing is known about its addresses before.
+        (None | Some(State::Hidden(_)), State::Block(block)) => first_events_of_block(*cidr, block, about),
+        (Some(before), State::Absent | State::Block(_)) => {
             events_of_block(*cidr, before.block(), after.block())
         }
+        // Nothing is known about its addresses now.
         _ => event_of_other(key, before, after).into_iter().collect(),
     }
 }
@@ -239,7 +248,8 @@ fn events_of_address(states: [Option<AddressRecord<'_>>; 2], is_block_deleted: b
     events
 }
 
-/// Returns the event for a change to an object other than a block, or to a block that cannot be decoded.
+/// Returns the event for a change to an object other than a block, or to a block that cannot be decoded; `None` for
+/// objects that no history contains.
 fn event_of_other(key: &Key, before: Option<&State>, after: &State) -> Option<Raw> {
     use EventKind::*;
     let (subject, [created, changed, removed]) = match key {

@@ -206,7 +206,7 @@ impl<'a> ExportReader<'a> {
     }
 
     /// Returns the run that began between two exports and made exactly this change, with the time at which the run
-    /// began.
+    /// began. The change is taken out of the run's writes, so that it explains only one event.
     fn write_of(&mut self, event: &Event, after: Timestamp, before: Timestamp) -> Option<(Run, Timestamp)> {
         for write in &mut self.writes {
             if !is_between(write.started_at, after, before) {
@@ -335,24 +335,28 @@ fn is_between(time: Timestamp, after: Timestamp, before: Timestamp) -> bool {
     after.duration_since(time) <= CLOCK_SKEW && time.duration_since(before) <= CLOCK_SKEW
 }
 
-/// Returns the time of an event that happened between two exports. The times of the exports are its bounds, and the
-/// recorded time is used if it is plausible.
+/// Returns the time of an event that happened between two exports. The times of the exports are its bounds. The
+/// recorded time is used if it is between them; otherwise, the reason why it is not used is noted.
 fn time_between(recorded: Option<Recorded>, after: Timestamp, before: Timestamp) -> When {
-    let (at, uncertainty) = match recorded {
-        Some(Recorded::Copied(time)) if after.duration_since(time) > RECORDED_TO => {
-            (None, Some(Uncertainty::Copied))
-        }
-        Some(Recorded::Time(time) | Recorded::Copied(time)) if is_between(time, after, before) => {
-            (Some(time), None)
-        }
-        Some(Recorded::Time(_) | Recorded::Copied(_)) => (None, Some(Uncertainty::ClocksDisagree)),
-        Some(Recorded::NoZone) => (None, Some(Uncertainty::NoZone)),
-        None => (None, None),
-    };
-    When {
-        at,
+    let mut time_of_event = When {
         after: Some(after),
         before: Some(before),
-        uncertainty,
+        ..When::default()
+    };
+    let Some(recorded) = recorded else {
+        return time_of_event;
+    };
+    match recorded {
+        Recorded::NoZone => time_of_event.uncertainty = Some(Uncertainty::NoZone),
+        Recorded::Copied(time) if after.duration_since(time) > RECORDED_TO => {
+            time_of_event.uncertainty = Some(Uncertainty::Copied);
+        }
+        Recorded::Time(time) | Recorded::Copied(time) if is_between(time, after, before) => {
+            time_of_event.at = Some(time);
+        }
+        Recorded::Time(_) | Recorded::Copied(_) => {
+            time_of_event.uncertainty = Some(Uncertainty::ClocksDisagree);
+        }
     }
+    time_of_event
 }

@@ -59,7 +59,7 @@ impl JournaledWrite {
     }
 }
 
-/// Decodes the value of a key. Returns the state and the creation time of the object.
+/// Decodes the value of a key; `None` for a deleted object. Returns the state and the creation time of the object.
 fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &HistorySubject) -> (State, Option<Timestamp>) {
     let mut snapshot = Snapshot::default();
     if let Some(value) = value {

@@ -1,7 +1,7 @@
 //! The time of an event, with its uncertainty. etcd orders its revisions, but stores no times. The only times are in
 //! the values, from the writers' clocks.
 
-use calipam_model::time::{CLOCK_SKEW, parse_time};
+use calipam_model::time::{CLOCK_SKEW, DATE_AND_TIME, parse_time};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -67,11 +67,10 @@ pub(crate) struct Anchor {
     pub is_of_write: bool,
 }
 
-/// Reads a time that Calico has written. A time without a zone is not assumed to be UTC.
+/// Reads a time that Calico has written; `None` if the text is no time. A time without a zone is not assumed to be UTC.
 pub(crate) fn recorded(text: &str) -> Option<Recorded> {
     let time = parse_time(text)?;
-    // The first 19 characters are the date and the time in seconds.
-    let after_seconds = text.trim().get(19..)?;
+    let after_seconds = text.trim().get(DATE_AND_TIME..)?;
     let zone = match after_seconds.strip_prefix('.') {
         Some(fraction) => fraction.trim_start_matches(|c: char| c.is_ascii_digit()),
         None => after_seconds,

@@ -227,7 +227,7 @@ impl Block {
 
     /// The allocation of an ordinal; `None` if it is free or out of range.
     pub fn allocation(&self, ordinal: u32) -> Option<Allocation<'_>> {
-        let index = (*self.allocations.get(ordinal as usize)?)?;
+        let index = self.allocations.get(ordinal as usize).copied().flatten()?;
         Some(Allocation {
             ordinal,
             address: cidr::address_at(self.cidr, ordinal),

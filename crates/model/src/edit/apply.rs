@@ -109,6 +109,7 @@ fn apply_edit(
     }
 }
 
+/// Applies an edit to a pool, if the pool is still as planned and, for a deletion, nothing holds it back.
 fn apply_pool_edit(edit: &PoolEdit, key: &Key, stored: Option<&Current<'_>>) -> Result<Outcome, EditError> {
     match edit {
         PoolEdit::SetDisabled(planned, disabled) => {
@@ -124,6 +125,10 @@ fn apply_pool_edit(edit: &PoolEdit, key: &Key, stored: Option<&Current<'_>>) -> 
     }
 }
 
+/// Applies an edit to the counts of a handle as the edits before it have left it (`outcome`).
+///
+/// # Errors
+/// If the handle is not the planned version, or cannot be decoded.
 fn apply_handle_edit(
     edit: &HandleEdit,
     id: &str,

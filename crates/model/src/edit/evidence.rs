@@ -51,6 +51,8 @@ impl Evidence {
             }
             return;
         }
+
+        // A long list is searched by key.
         let places = self.places.get_or_insert_with(|| {
             let mut places: HashMap<Key, Vec<usize>> = HashMap::new();
             for (place, (key, _)) in self.list.iter().enumerate() {
@@ -208,6 +210,7 @@ impl Condition {
                 Found::User(found_uid, found_user) => found_uid == uid && user.is_equivalent_to(found_user),
                 _ => false,
             },
+            // An object that cannot be compared is still there.
             Self::StillThere(expected) => match (found, expected) {
                 (Found::Nothing, _) => false,
                 (Found::User(found_uid, found_user), Some((uid, user))) => {

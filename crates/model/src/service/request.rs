@@ -145,6 +145,7 @@ enum Family {
     V6,
 }
 
+/// Reads a JSON list of CIDRs or names of pools. The errors are those of the controller.
 fn named_pools(text: &str, pools: &[&Pool], family: Family) -> Result<Vec<IpNet>, String> {
     let names = json::string_list(text)?;
     names.iter().map(|name| named_pool(name, pools, family)).collect()

@@ -42,8 +42,8 @@ struct Checker<'c, 's> {
 }
 
 impl<'s> Checker<'_, 's> {
-    /// Checks the handles and records of one ID. Apart from other faults, a handle has wrong counts, is an orphan, or is
-    /// missing.
+    /// Checks the handles and records of one ID. Apart from other faults, a handle has wrong counts, is an orphan, or
+    /// is missing.
     fn check(&self, group: &Group<'_, 's>, out: &mut Vec<Finding>) {
         if self.is_unchecked(group) {
             return;
@@ -53,9 +53,12 @@ impl<'s> Checker<'_, 's> {
 
         let is_recorded = !group.records.is_empty();
         let has_read = |source| self.context.snapshot.has_read(source);
-        // A handle with a carriage return in its ID counts only if no handle has the clean ID.
-        let stray = group.strays.first().copied().filter(|_| is_recorded);
-        if let Some(object) = group.object.or(stray) {
+        // A handle with a carriage return in its ID counts only if records name it, and no handle has the clean ID.
+        let mut counted = group.object;
+        if counted.is_none() && is_recorded {
+            counted = group.strays.first().copied();
+        }
+        if let Some(object) = counted {
             if !has_read(Source::Blocks) {
                 return;
             }

@@ -12,6 +12,9 @@ const RAW: u64 = 2 << 3 | 2;
 /// Maximum bytes of one item; an API server accepts no object above a few megabytes.
 const MAX_FIELD: u64 = 64 << 20;
 
+/// The largest number of bytes of a tag and a length.
+const TWO_VARINTS: usize = 20;
+
 /// Reads a protobuf list.
 #[derive(Debug, Default)]
 pub struct ProtobufList {
@@ -66,7 +69,8 @@ impl ProtobufList {
         Ok(self.meta.unwrap_or_default())
     }
 
-    /// Reads complete fields; returns their number of bytes.
+    /// Reads complete fields, and passes the items among them on. Returns the number of bytes read; the bytes after
+    /// them are the beginning of an incomplete field.
     fn read_fields(&mut self, bytes: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, DecodeError> {
         let mut used = 0;
         loop {
@@ -110,7 +114,7 @@ impl ProtobufList {
     }
 }
 
-/// The object in a response with one object.
+/// Returns the object in a response with one object; `None` if the response is malformed or has none.
 pub fn object(body: &[u8]) -> Option<&[u8]> {
     let mut fields = Fields::new(body.strip_prefix(MAGIC)?);
     let mut raw = None;
@@ -129,8 +133,7 @@ type Field<'a> = (u64, &'a [u8], usize);
 /// envelopes do.
 fn next_field(bytes: &[u8]) -> Result<Option<Field<'_>>, DecodeError> {
     let Some((tag, length, head_size)) = varints(bytes) else {
-        // Two varints have at most 20 bytes.
-        if bytes.len() < 20 {
+        if bytes.len() < TWO_VARINTS {
             return Ok(None);
         }
         return Err("its fields cannot be decoded".into());
