@@ -98,6 +98,7 @@ impl<S: Store> Allocator<S> {
         known: &mut KnownHandle,
     ) -> Result<()> {
         match take(known) {
+            // Nothing is known about its counts, so the block decides.
             KnownHandle::Unread => {}
             KnownHandle::Missing => return Ok(()),
             KnownHandle::Stored(stored) => {

@@ -349,7 +349,8 @@ impl<'s> SnapshotStore<'s> {
         }
     }
 
-    /// The reservations of the snapshot, and one more for the addresses to avoid.
+    /// Returns the reservations of the snapshot. If there are addresses to avoid, one more reserves them, so that the
+    /// allocator passes them over like any reserved address.
     fn reservations(&self) -> Vec<Entry> {
         let stored = self.indexed.snapshot.reservations.iter();
         let mut entries: Vec<Entry> = stored.map(entry(Record::Reservation)).collect();

@@ -146,7 +146,7 @@ impl Assigned {
         }
     }
 
-    /// Returns the message of Calico's plugin if addresses are missing.
+    /// Returns the message with which Calico's plugin fails if addresses are missing; `None` if all were assigned.
     pub fn shortage(&self) -> Option<String> {
         if self.missing() == 0 {
             return None;

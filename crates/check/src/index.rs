@@ -362,7 +362,8 @@ impl<'s> Index<'s> {
         }
     }
 
-    /// Describes an endpoint or pod; `None` for tunnels and services.
+    /// Returns the names and IDs of an endpoint or pod; `None` for tunnels and services. The machine of a launcher's
+    /// endpoint is that of its pod, and not known if the pod was not read.
     pub fn workload(&self, owner: Owner) -> Option<Workload<'s>> {
         let pod_at = |position: u32| &self.snapshot.pods[position as usize].value;
         let texts;

@@ -40,7 +40,7 @@ pub(crate) fn name_of_pod(pod: &Pod) -> String {
     format!("{}/{}", pod.namespace(), pod.name())
 }
 
-/// Joins names into a phrase: `a, b and c`, or `a, b, c and 4 more`.
+/// Joins names into a phrase: `a, b and c`, or `a, b, c and 4 more`. Without names, this is `nothing`.
 pub fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
     let mut names = names.into_iter();
     let mut shown: Vec<String> = names
@@ -121,7 +121,7 @@ pub fn names_of_mentions(mentions: &[Mention]) -> String {
     }
 }
 
-/// The name of a record's claimed owner, as messages show it.
+/// Returns the name of the owner that a record claims, as messages show it: by namespace and name, or else by handle.
 pub(crate) fn name_of_claim(attribute: &AttributeRef<'_>) -> String {
     match Claim::of(attribute) {
         Claim::Cooling => "no one (cooling)".to_owned(),

@@ -106,7 +106,7 @@ impl<'c, 's> Owners<'c, 's> {
         owners
     }
 
-    /// Fills in the endpoints and pods of each identity that a claim names.
+    /// Fills in the endpoints and pods of each identity that a claim names, in one pass over all of them.
     fn find_workloads(&mut self) {
         let snapshot = self.context.snapshot;
         let mut key = Vec::new();
@@ -373,7 +373,8 @@ fn names_other_family(index: &Index<'_>, owner: Owner, record: &Record<'_, '_>) 
     !pod.host_network && pod.mentioned().all(|address| address.is_ipv4() != is_v4)
 }
 
-/// Returns true if a node exists; `None` if it was not looked for.
+/// Returns whether a node exists; `None` if it was not looked for. A partial read looks for the nodes that the record
+/// and its block name.
 pub(crate) fn node_exists(context: &Context<'_>, record: &Record<'_, '_>, node: &str) -> Option<bool> {
     if context.index.node_exists(node) {
         return Some(true);

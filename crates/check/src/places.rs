@@ -16,7 +16,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// Gathers the addresses within `region`.
+    /// Gathers the addresses of nodes and the cluster IPs of services within `region`, except reserved ones, which
+    /// Calico does not assign.
     pub fn of(snapshot: &Snapshot, region: impl IntoIterator<Item = IpNet>) -> Self {
         let region = CidrSet::new(region);
         let reserved = CidrSet::new(snapshot.reserved_cidrs());

@@ -86,7 +86,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Makes the report on a snapshot, and sorts the findings.
+    /// Makes the report on a snapshot with the findings, which are sorted and counted, and the numbers of objects.
     pub(crate) fn new(snapshot: &Snapshot, notes: Vec<String>, findings: Vec<Finding>) -> Self {
         let (allocations, cooling) = snapshot.allocation_counts();
         let mut report = Self {

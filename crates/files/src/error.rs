@@ -116,7 +116,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// A hint about the next action, if there is one.
+    /// Returns a hint about what to do next; `None` if the error says all that is known.
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Empty | Self::UnknownKind(_) => Hint::new(

@@ -125,7 +125,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Reads `mvccpb.KeyValue`, as in responses and snapshot files.
+/// Reads `mvccpb.KeyValue`, as in responses and snapshot files; `None` if it is malformed. Fields that it lacks are
+/// empty.
 pub fn read_key_value(message: &[u8]) -> Option<RawEntry<'_>> {
     let mut entry = RawEntry::default();
     let mut fields = Fields::new(message);

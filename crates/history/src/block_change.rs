@@ -41,7 +41,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Returns a human-readable description.
+    /// Returns the change in words, for texts and tables.
     pub fn words(self) -> &'static str {
         match self {
             Self::New => "new",

@@ -57,7 +57,7 @@ impl FromStr for Keep {
 /// The largest number of hours, days, weeks or years in a rule.
 const LARGEST_NUMBER: i64 = 100_000;
 
-/// Parses a rule such as `30d:daily`.
+/// Parses a rule such as `30d:daily`: the age up to which it holds, and the period of which one export is kept.
 fn parse_rule(text: &str) -> Result<Rule, KeepError> {
     let expected = || {
         KeepError(format!(

@@ -29,7 +29,8 @@ impl Snapshot {
         earlier
     }
 
-    /// Updates the kinds with many objects, in parallel.
+    /// Updates the kinds with many objects: handles in parallel with endpoints and blocks. The earlier versions go to
+    /// `earlier`.
     fn change_large_lists(&mut self, current: &mut Self, paths: &[&str], earlier: &mut Self) {
         let current_handles = take(&mut current.handles);
         let current_endpoints = take(&mut current.endpoints);
@@ -69,7 +70,7 @@ impl Snapshot {
         });
     }
 
-    /// Updates affinities, nodes, pools and reservations.
+    /// Updates affinities, nodes, pools and reservations. The earlier versions go to `earlier`.
     fn change_small_lists(&mut self, current: &mut Self, paths: &[&str], earlier: &mut Self) {
         let mut other_paths = paths.to_vec();
         for large_list in [BLOCK_PREFIX, HANDLE_PREFIX, ENDPOINT_PREFIX] {
@@ -103,7 +104,8 @@ impl Snapshot {
         );
     }
 
-    /// Updates the objects of which a cluster has one each.
+    /// Updates the objects of which a cluster has one each, and the names of configurations that Calico ignores. The
+    /// earlier versions go to `earlier`.
     fn change_settings(&mut self, current: &mut Self, paths: &[&str], earlier: &mut Self) {
         let is_changed = |key: Key| paths.binary_search(&key.to_string().as_str()).is_ok();
         if is_changed(Key::IpamConfig) {

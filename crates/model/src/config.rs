@@ -371,7 +371,7 @@ pub enum AssignIps {
     RequestedServicesOnly,
 }
 
-/// Reads a duration in Go's form: `15m0s`, `1h30m`, `1.5s`, `0`.
+/// Reads a duration in Go's form: `15m0s`, `1h30m`, `1.5s`, `0`. `None` for a text of another form.
 pub fn parse_go_duration(text: &str) -> Option<SignedDuration> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),

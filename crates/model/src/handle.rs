@@ -151,7 +151,7 @@ impl Handle {
         Ok(Self::from_raw(&id, raw))
     }
 
-    /// Makes a handle of the fields that were read.
+    /// Makes a handle of the fields that were read. Nearly all handles count one block, for which no map is built.
     fn from_raw(id: &str, raw: RawHandle) -> Self {
         let RawHandle {
             blocks: RawBlocks { first, others },

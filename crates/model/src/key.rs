@@ -138,7 +138,7 @@ impl Key {
     }
 }
 
-/// Parses the part of a key after the prefix of IPAM data.
+/// Parses the part of a key after the prefix of IPAM data, such as `assignment/ipv4/block/10.244.1.0-26`.
 fn parse_ipam(rest: &str) -> Result<Key, DecodeError> {
     let segments: Vec<&str> = rest.split('/').collect();
     match segments.as_slice() {

@@ -381,7 +381,7 @@ struct Pieces<'a>(&'a [u8]);
 impl<'a> Iterator for Pieces<'a> {
     type Item = Piece<'a>;
 
-    /// The next piece of a packed text.
+    /// Returns the next piece of a packed text; `None` at the end, or if the text is not packed correctly.
     fn next(&mut self) -> Option<Piece<'a>> {
         let (piece, rest) = match *self.0.first()? {
             PREFIX => (Piece::Network, &self.0[1..]),

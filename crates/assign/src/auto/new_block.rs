@@ -130,7 +130,8 @@ impl<S: Store> Search<'_, S> {
         Ok(found)
     }
 
-    /// Takes over the first of the empty blocks that can be taken from its owner.
+    /// Takes the first of the empty blocks that its owner does not keep, so that it can be claimed; `None` if the
+    /// owners keep all of them.
     async fn reclaim(&self, empty: &[Versioned<Arc<Block>>]) -> Result<Option<Candidate>> {
         if !self.allocator.reclaims {
             return Ok(None);
@@ -155,7 +156,11 @@ impl<S: Store> Search<'_, S> {
         Ok(None)
     }
 
-    /// Takes an empty block from its owner, unless the owner keeps it.
+    /// Takes an empty block from its owner by deleting it, unless the owner keeps it or another client changes it
+    /// first.
+    ///
+    /// # Errors
+    /// If the datastore fails.
     async fn take_from_owner(&self, block: &Versioned<Arc<Block>>) -> Result<Reclaim> {
         let owner = match self.owner_to_take_from(&block.value) {
             Ok(owner) => owner,

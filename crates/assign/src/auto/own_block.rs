@@ -87,7 +87,8 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// Reads a block of the host, or creates it if it is missing.
+    /// Reads a block of the host, or creates it if it is missing, and returns it if it has a free address. Tries again
+    /// if other clients write first.
     async fn usable_block(&mut self, affinity: Versioned<Affinity>) -> Result<TriedBlock> {
         let key = affinity.value.key.clone();
         if let Some(reserved) = self.reserved.around(key.cidr) {

@@ -283,7 +283,8 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// True if the record of an address names the pod.
+    /// Returns true if the record of an address names the pod. If no block can be read around it, it counts as
+    /// another's.
     fn is_recorded_for(&self, pod: &PodAdd<'_>, address: IpAddr) -> bool {
         let Some(cidr) = self.indexed.block_around(address) else {
             return false;

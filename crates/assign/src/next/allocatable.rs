@@ -284,7 +284,8 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// Returns the reasons why the users of a pool do not get all free addresses.
+    /// Returns the reasons why the users of a pool do not get all free addresses: those of the pool, then those that
+    /// leave addresses in new or other users' blocks (`claims`, `from_new_blocks`) out of reach.
     fn limits(&self, pool: &Pool, room: &Room, claims: &Claims, from_new_blocks: u128) -> Vec<PoolLimit> {
         let config = &self.config;
         let misses_foreign = room.foreign > claims.from_others;

@@ -97,7 +97,8 @@ impl Answer {
         }
     }
 
-    /// Answers a request for any address with the allocator's result.
+    /// Makes the answer to a request for any address from the allocator's result and events: the address, or the
+    /// refusal with its reason and Calico's message.
     pub(super) fn for_any_address(
         outlook: &Outlook<'_>,
         request: &NextAddress<'_>,
@@ -131,7 +132,7 @@ impl Answer {
         self
     }
 
-    /// Answers a request for this address with the allocator's result.
+    /// Makes the answer to a request for this address from the allocator's result and events.
     pub(super) fn for_named_address(
         outlook: &Outlook<'_>,
         node: &str,
@@ -209,7 +210,8 @@ fn refused_by_shortage(
     refused(reason, calico_message, events)
 }
 
-/// Creates a refusal, with the pools that the events name.
+/// Creates a refusal with the pools that the events name: those that serve the request, and those of the right family
+/// that do not, each with the reason.
 fn refused(reason: Reason, calico_message: String, events: &[Event]) -> Refused {
     let mut pools = Vec::new();
     let mut serving = Vec::new();
@@ -353,7 +355,8 @@ fn reason_of_pools_for_services(outlook: &Outlook<'_>, events: &[Event]) -> Reas
     reasons.into_iter().next().unwrap_or(Reason::NoneForServices)
 }
 
-/// The reason why the pools that serve the request have too few addresses.
+/// Returns the reason why the pools that serve the request have too few addresses: their size, strict affinity, or a
+/// block that failed. Otherwise, they are exhausted.
 fn reason_of_shortage(outlook: &Outlook<'_>, messages: &[Message], events: &[Event]) -> Reason {
     let serves = |pool: &&Pool| {
         events

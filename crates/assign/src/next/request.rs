@@ -171,7 +171,10 @@ fn families(outlook: &Outlook<'_>, text: &str, is_named: bool) -> Result<Option<
     Ok(Some(families))
 }
 
-/// Reads an annotation with at most one address of each family.
+/// Reads an annotation, a JSON list with at most one address of each family.
+///
+/// # Errors
+/// The plugin's complaint if it is not such a list, or if it is empty.
 fn addresses(annotation: &'static str, text: &str) -> Result<Vec<IpAddr>, Refused> {
     let listed = string_list(text).map_err(|error| {
         let calico_message = format!(
@@ -240,7 +243,10 @@ impl Outlook<'_> {
         Ok(Wanted::Any { families, pools })
     }
 
-    /// The CIDR of a pool that a pod requests by name or CIDR.
+    /// Returns the CIDR of a pool that a pod requests by name or CIDR. A CIDR need not be that of any pool.
+    ///
+    /// # Errors
+    /// If no pool has the name, or the pool is of the other family.
     fn named_pool(&self, name: &str, family: Family) -> Result<IpNet, Refused> {
         let by_name = || {
             let pools_with_name = self.pools().filter(|pool| pool.name == name);

@@ -290,7 +290,8 @@ impl Controller<'_, '_> {
         pool.is_some_and(|pool| !pool.automatic)
     }
 
-    /// Asks for the addresses that the service names, until one is refused.
+    /// Asks for the addresses that the service names, until one is refused, and adds to `held` those that it gets. The
+    /// answers, and the families that are not asked for, are noted in `round`.
     fn ask_for(&self, named: &[IpAddr], held: &mut BTreeSet<IpAddr>, round: &mut Round) {
         for address in named {
             if held.contains(address) {
@@ -316,7 +317,8 @@ impl Controller<'_, '_> {
         }
     }
 
-    /// Asks for any address of each family that the service lacks, IPv4 first.
+    /// Asks for any address of each family that the service lacks, IPv4 first, and adds to `held` those that it gets.
+    /// IPv6 is not asked for if the service has IPv4, nor after an error.
     fn ask_for_any(&self, held: &mut BTreeSet<IpAddr>, round: &mut Round) {
         let has_family = families_of(held);
         for family in Family::BOTH {

@@ -56,7 +56,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
 }
 
 impl Gc {
-    /// The handles in a block whose containers are not alive.
+    /// Returns the IDs of the handles in a block whose containers are not alive. Leaves out the handles of other nodes
+    /// and networks. An ID can occur several times.
     fn stale_in(&self, block: &Block) -> Vec<String> {
         let mut stale = Vec::new();
         for record in block.attributes() {

@@ -85,7 +85,8 @@ impl<'c, 's> Judge<'c, 's> {
         }
     }
 
-    /// Judges every node that exists, and for which Calico could serve pods.
+    /// Judges every node that exists and on which Calico could serve pods: whether its next pods get addresses and, if
+    /// not, how serious that is.
     pub(crate) fn nodes(&self) -> Nodes<'s> {
         let mut judged = Nodes {
             refusals: Vec::new(),

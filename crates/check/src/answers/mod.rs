@@ -173,7 +173,8 @@ impl<'c, 's> Answers<'c, 's> {
         }
     }
 
-    /// The kind of a pod that requests nothing in particular.
+    /// Returns the kind of a pod that requests nothing in particular: it gets the families and pools of the
+    /// configuration.
     pub(crate) fn plain_kind(&self) -> Kind {
         let nothing = PodRequest::default();
         let no_namespace = "";

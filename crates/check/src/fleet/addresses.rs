@@ -14,7 +14,8 @@ use crate::names::short;
 /// An address in use, the position of its cluster in the group, and its user.
 type InUse<'c> = (IpAddr, usize, &'c str);
 
-/// Adds findings about addresses that several clusters of a group use.
+/// Adds findings about addresses that several clusters of a group use. Only blocks that overlap blocks of another
+/// cluster are compared address by address.
 pub(super) fn check(group: &[&Cluster], found: &mut Vec<NewFinding>) {
     let mut leaked: Vec<HashSet<IpAddr>> = Vec::new();
     let mut blocks: Vec<(&UsedBlock, usize)> = Vec::new();

@@ -99,7 +99,8 @@ impl Cluster {
         }
     }
 
-    /// Makes a cluster that cannot be read. Its only finding reports this.
+    /// Makes a cluster that cannot be read, without pools and addresses. Its only finding reports this, with the
+    /// reason.
     pub fn unreadable(name: &str, location: String, reason: String) -> Self {
         let subject = Subject::Cluster(name.into());
         let message = format!("cannot be read: {}", short(&reason));

@@ -154,7 +154,8 @@ impl<'c, 's> Occupancy<'c, 's> {
         blocks
     }
 
-    /// Counts the addresses in one block, as if nothing overlapped it.
+    /// Counts the addresses in one block, as if nothing overlapped it. All addresses of a block that is not sound are
+    /// unknown.
     pub(crate) fn block(&self, stored: &Stored<'_, '_>) -> Tally {
         if !is_sound(stored) {
             let size = cidr::size(stored.key);

@@ -11,7 +11,8 @@ use crate::Context;
 use crate::finding::Finding;
 use crate::index::{Index, Record, Use};
 
-/// Checks the addresses for which `is_wanted` is true.
+/// Checks the addresses for which `is_wanted` is true: those in use by their users and records, and the records of all
+/// others as possible leaks.
 pub(crate) fn check(
     context: &Context<'_>,
     is_wanted: impl Fn(&Address<'_, '_, '_>) -> bool,

@@ -114,7 +114,7 @@ fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
     }
 }
 
-/// Compares a block with the pools that contain it.
+/// Reports a block that no pool contains, or whose size is that of none of the pools that contain it.
 fn check_place(context: &Context<'_>, block: &Stored<'_, '_>, out: &mut Vec<Finding>) {
     if !context.snapshot.has_read(Source::Pools) {
         return;

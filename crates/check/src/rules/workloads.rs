@@ -84,7 +84,8 @@ fn has_long_finished(context: &Context<'_>, pod: &Pod) -> bool {
     }
 }
 
-/// Reports an endpoint whose pod has finished or does not exist.
+/// Reports an endpoint whose pod has finished or does not exist (`state`). The finding depends on the pod, which a
+/// later read may find.
 fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -> Finding {
     let owner = OwnerEvidence {
         pod_state: Some(state),
@@ -146,7 +147,8 @@ fn is_endpoint_broken(context: &Context<'_>, pod: &Pod) -> bool {
     })
 }
 
-/// Reports an endpoint that is on another node than its pod.
+/// Reports an endpoint that is on another node than its pod; `None` if both are on the same one, or if a node is not
+/// known.
 fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Finding> {
     let endpoint = context.index.endpoint(position);
     if endpoint.node().is_empty()

@@ -44,7 +44,8 @@ impl ServiceExplanation {
             .unwrap_or_default()
     }
 
-    /// Returns the answer in one sentence.
+    /// Returns the answer in one sentence: whether the service has or gets addresses and why, then what is released,
+    /// and what is left of earlier services.
     pub fn sentence(&self) -> String {
         let who = short(&self.service);
         let sentence = match &self.state {

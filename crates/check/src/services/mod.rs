@@ -104,22 +104,28 @@ impl FamilyOfService {
         let Some(refused) = refused else {
             return self.not_asked().map(NotAsked::to_string);
         };
-        Some(match (&refused.reason, &self.holder) {
-            (Reason::Taken(address), Some(holder)) => format!("{address} is taken by {holder}"),
-            (Reason::NoneAutomatic, _) => {
+        if let Reason::Taken(address) = &refused.reason
+            && let Some(holder) = &self.holder
+        {
+            return Some(format!("{address} is taken by {holder}"));
+        }
+
+        // Some reasons are worded for pods on nodes, not for services.
+        Some(match &refused.reason {
+            Reason::NoneAutomatic => {
                 "every pool for LoadBalancer services is Manual: the service must name it".to_owned()
             }
-            (Reason::NoneEnabled, _) => "no pool for LoadBalancer services is enabled".to_owned(),
-            (Reason::NoneSelectsNode, _) => {
+            Reason::NoneEnabled => "no pool for LoadBalancer services is enabled".to_owned(),
+            Reason::NoneSelectsNode => {
                 "no pool selects the virtual node load-balancer, which has no labels".to_owned()
             }
-            (Reason::BlockLimit { held, limit }, _) => {
+            Reason::BlockLimit { held, limit } => {
                 format!("the block limit of {limit} is reached: LoadBalancer services hold {held}")
             }
-            (Reason::ForeignBlock(block), _) => {
+            Reason::ForeignBlock(block) => {
                 format!("strict affinity is on, and block {block} does not belong to LoadBalancer services")
             }
-            (reason, _) => reason.to_string(),
+            reason => reason.to_string(),
         })
     }
 

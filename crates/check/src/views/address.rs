@@ -127,7 +127,7 @@ pub struct HandleOfAddress {
     pub count: i64,
 }
 
-/// Describes an address.
+/// Describes an address: its state, the pools and blocks around it, its record and users, and the findings about it.
 pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
     let context = Context::new(snapshot, &Options::default());
     let index = &context.index;

@@ -245,7 +245,7 @@ fn describe_allocation(
     }
 }
 
-/// Returns calicoctl's name for an owner.
+/// Returns calicoctl's name for an owner. A pod has the name that its endpoint has in etcd.
 fn name_of(context: &Context<'_>, owner: Owner) -> String {
     let snapshot = context.snapshot;
     match owner {

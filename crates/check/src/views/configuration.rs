@@ -133,7 +133,8 @@ fn origin_of_config(snapshot: &Snapshot) -> &'static str {
     }
 }
 
-/// Returns the settings of Calico's controllers and of the cluster.
+/// Returns the settings of Calico's controllers and of the cluster, as far as they were read, each with the object that
+/// contains it.
 fn other_settings(snapshot: &Snapshot) -> Vec<Setting> {
     let setting = |name, value: String, origin: &str| Setting {
         name,

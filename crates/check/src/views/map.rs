@@ -93,7 +93,8 @@ impl PoolMap {
     }
 }
 
-/// Maps every pool, ascending by CIDR.
+/// Maps every pool, ascending by CIDR. Blocks and owners are left out of the maps if there are more than `limits`
+/// allows.
 pub fn map(snapshot: &Snapshot, report: &Report, limits: MapLimits) -> Vec<PoolMap> {
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);
@@ -160,7 +161,8 @@ impl Grid {
         cidr::subnet_at(self.pool, self.cell_size, index.into()).unwrap_or(self.pool)
     }
 
-    /// Counts the blocks, addresses and findings of each cell that is not empty.
+    /// Counts the blocks, addresses and findings of each cell that has any, in ascending order. Findings about pools
+    /// belong to no cell.
     fn cells(&self, occupancy: &Occupancy<'_, '_>, findings: &[Finding]) -> Vec<MapCell> {
         let mut cells: BTreeMap<u32, MapCell> = BTreeMap::new();
         let larger = occupancy.around(self.pool).into_iter();

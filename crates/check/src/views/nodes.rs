@@ -182,7 +182,7 @@ impl NodeView {
         families.any(|of_node| of_node.without_address == Some(true) && !of_node.may_be_intended)
     }
 
-    /// Returns a family's part of the node, and adds it if it does not exist yet.
+    /// Returns a family's part of the node, to be changed. Adds an empty part if the node has none yet.
     fn family(&mut self, family: Family) -> &mut NodeFamily {
         let name = family.name();
         let mut families = self.families.iter();
@@ -302,7 +302,8 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
     }
 }
 
-/// Adds each node's blocks and free addresses, by pool and family.
+/// Adds each node's blocks and free addresses, by pool and family, with the limit and the number of blocks that it may
+/// still claim. The latter is not known without `outlook`.
 fn add_rows(
     context: &Context<'_>,
     outlook: Option<&Outlook<'_>>,

@@ -124,7 +124,7 @@ impl Explanation {
         matches!(self.state, RequestState::NodeGone(_))
     }
 
-    /// Returns the answer in one sentence.
+    /// Returns the answer in one sentence: what a pod or the next pod on a node has, gets, or does not get, and why.
     pub fn sentence(&self) -> String {
         let who = match &self.pod {
             Some(pod) => short(pod),
@@ -213,7 +213,8 @@ impl Explanation {
         })
     }
 
-    /// Describes the addresses that are given, and the conditions of that.
+    /// Describes the addresses that are given, and the conditions of that: a second attempt, or labels of the
+    /// namespace.
     fn given(&self, who: &str, node: &str) -> String {
         let mut given: Vec<IpAddr> = Vec::new();
         for family in &self.families {
@@ -352,7 +353,7 @@ fn addresses_of(pod: &Pod) -> Vec<IpAddr> {
     addresses
 }
 
-/// Explains a pod that has addresses; `None` if it has none.
+/// Explains a pod that has addresses, with critical findings about them; `None` if it has none or still waits.
 fn explain_served(context: &Context<'_>, changed: &Snapshot, pod: &Pod, node: &str) -> Option<Explanation> {
     let addresses = addresses_of(pod);
     if addresses.is_empty() || pod.waits() {
@@ -385,7 +386,8 @@ fn critical_findings(context: &Context<'_>, addresses: &[IpAddr]) -> Vec<Finding
     findings
 }
 
-/// Explains the answers that a pod without addresses gets on its node.
+/// Explains the answers that a pod without addresses gets on its node, or why they are not known. A pod that names its
+/// addresses without IPAM gets those.
 fn explain_waiting(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &str) -> Explanation {
     let Some(answers) = Answers::on(context, changed) else {
         return Explanation::new(Some(pod), on, RequestState::NotKnown);
@@ -469,7 +471,8 @@ impl Explanation {
         });
     }
 
-    /// Notes the families for which pools are there, but which are not asked for.
+    /// Notes the families for which an enabled pool would give pods addresses, but which neither this request nor the
+    /// configuration asks for.
     fn note_unasked(&mut self, answers: &Answers<'_, '_>, families: &[bool; 2]) {
         let pools = &answers.context.snapshot.pools;
         let mut unasked = Vec::new();

@@ -199,7 +199,7 @@ impl Survey {
     }
 }
 
-/// The root page of the bucket with the keys.
+/// Finds the root page of the bucket with the keys, among the buckets of the database.
 fn find_key_bucket(pages: &Pages, root: u64) -> FileResult<u64> {
     let mut found = None;
     pages.walk(root, &mut |element| {

@@ -39,7 +39,7 @@ pub(crate) struct Element<'a> {
 }
 
 impl Pages {
-    /// Checks that the file is as long as its meta page says.
+    /// Makes the pages of a file readable, after a check that the file is as long as its meta page says.
     pub(super) fn new(file: File, meta: &Meta) -> FileResult<Self> {
         let page_size = u64::from(meta.page_size);
         let len = file.metadata()?.len();
@@ -94,7 +94,8 @@ impl Pages {
         Ok(level)
     }
 
-    /// Reads a page with its overflow pages.
+    /// Reads a page with its overflow pages into `bytes`. Fails after more reads than any sound file needs, since the
+    /// pages of a damaged file can form a loop.
     fn load(&self, page: u64, bytes: &mut Vec<u8>) -> FileResult<()> {
         if page >= self.count {
             return Err(damaged(page, "is after the last page"));
@@ -133,7 +134,8 @@ struct Walk<'p> {
 }
 
 impl Walk<'_> {
-    /// Visits the elements of a page and of the pages below it, in their order.
+    /// Visits the elements of a page and of the pages below it, in their order. `depth` is the number of pages above
+    /// it, which is limited, since the pages of a damaged file can form a loop.
     fn descend(
         &mut self,
         page: u64,

@@ -58,6 +58,9 @@ impl<'a> Line<'a> {
     }
 
     /// Passes the entry in the line to `sink`.
+    ///
+    /// # Errors
+    /// If the line lacks the key or the value, has both forms of one, or has one that cannot be decoded.
     pub(super) fn pass_to(&self, sink: &mut impl FnMut(&RawEntry<'_>)) -> Result<(), String> {
         let from_base64 = |text: &String| {
             STANDARD

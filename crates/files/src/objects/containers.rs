@@ -47,7 +47,7 @@ pub(crate) fn to_json<S: Serializer>(containers: &[Container], serializer: S) ->
     }))
 }
 
-/// Reads `status.containerStatuses` and similar fields.
+/// Reads `status.containerStatuses` and similar fields. Of each container, only its state is kept.
 pub(crate) fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Container>, D::Error> {
     #[derive(Deserialize)]
     struct Status<'a> {

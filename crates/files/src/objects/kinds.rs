@@ -105,7 +105,7 @@ pub enum Group {
     KubeVirt,
 }
 
-/// A kind of Kubernetes' own API.
+/// Creates a kind of Kubernetes' own API, which is read as protobuf.
 const fn core(
     plural: &'static str,
     name: &'static str,
@@ -124,7 +124,7 @@ const fn core(
     }
 }
 
-/// A kind of Calico's API.
+/// Creates a kind of Calico's API, which is read as JSON.
 const fn calico(plural: &'static str, name: &'static str, source: Source, add: AddObject) -> KnownKind {
     let export = custom::export_custom;
     KnownKind {
@@ -265,7 +265,8 @@ impl KnownKind {
         snapshot.defects.push(Defect { path, key, kind });
     }
 
-    /// The key of an object that has a defect.
+    /// Returns the key of an object that has a defect, from its name or, as far as it can be decoded, its `spec`.
+    /// `None` if neither shows the key.
     fn key(&self, namespace: String, name: String, object: &[u8]) -> Option<Key> {
         Some(match self.source {
             Source::Blocks => Key::Block(cidr_of_block(&name).or_else(|| custom::cidr_in_spec(object))?),

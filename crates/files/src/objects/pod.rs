@@ -108,7 +108,8 @@ pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec
 }
 
 impl PodObject<'_> {
-    /// Adds the pod to the snapshot. Returns its fields that cannot be read.
+    /// Adds the pod to the snapshot, without the parts that calipam does not need. Returns its fields that cannot be
+    /// read.
     fn add(&self, snapshot: &mut Snapshot) -> Vec<FieldDefect> {
         let meta = &self.metadata;
         let parts = PodParts {

@@ -53,7 +53,8 @@ impl Codec {
         })
     }
 
-    /// Encodes a group, with each value as a difference to the earlier one.
+    /// Encodes a group, with each value as a difference to the earlier one where that is shorter. The codec then has
+    /// the state after the group.
     pub(super) fn encode(&mut self, group: &Group) -> io::Result<Vec<u8>> {
         let milliseconds = group.time.as_millisecond().try_into().unwrap_or_default();
         let set_back_milliseconds = group.set_back.as_millis().try_into().unwrap_or_default();

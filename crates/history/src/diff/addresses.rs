@@ -136,7 +136,8 @@ impl<'s> Comparer<'s, '_> {
         self.count(states, change);
     }
 
-    /// Counts an address and keeps its change, if the address is in the scope.
+    /// Counts an address by node and pool in both snapshots, and keeps its change, if there is one. Ignores addresses
+    /// outside of the scope.
     fn count(&mut self, states: [Option<AddressRecord<'s>>; 2], change: Option<Change>) {
         let [before, after] = states;
         let Some(address) = before.or(after).map(AddressRecord::address) else {

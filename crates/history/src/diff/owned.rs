@@ -35,7 +35,8 @@ pub struct AffinityChange {
     pub after: Option<String>,
 }
 
-/// Compares the affinities in scope.
+/// Compares the affinities in scope by their states, in the order of their keys. Leaves out those that cannot be
+/// decoded on one side.
 pub(crate) fn affinities(
     old: &Snapshot,
     new: &Snapshot,

@@ -105,7 +105,8 @@ pub(crate) fn group<'s>(old: &'s Snapshot, new: &'s Snapshot) -> Vec<Region<'s>>
     regions
 }
 
-/// Returns the blocks of a snapshot, with those that cannot be decoded.
+/// Returns the blocks of a snapshot, with those that cannot be decoded. A block whose key is not its CIDR counts as one
+/// of them.
 fn stored_blocks(snapshot: &Snapshot) -> Vec<Stored<'_>> {
     let mut blocks = Vec::new();
     for block in snapshot.blocks.iter().map(|stored| &stored.value) {

@@ -127,7 +127,8 @@ fn owner(block: &Block) -> String {
     }
 }
 
-/// Returns the events for the first known state of a block.
+/// Returns the events for the first known state of a block, as far as the subject needs them: the block, one address in
+/// it, or all. An address without a record is free.
 fn first_events_of_block(cidr: IpNet, block: &Block, about: &HistorySubject) -> Vec<Raw> {
     let no_time = None;
     let state = format!("of {}, {} taken", owner(block), block.allocated());
@@ -197,7 +198,8 @@ fn events_of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -
     events
 }
 
-/// Formats the differences in fields that calipam does not know.
+/// Describes the differences in fields that calipam does not know: `name: before → after`, with `-` for a missing
+/// field.
 fn unknown_fields<'s>(before: &'s Block, after: &'s Block) -> impl Iterator<Item = String> {
     let fields_before = before.unknown();
     let fields_after = after.unknown();

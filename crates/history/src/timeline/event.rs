@@ -99,7 +99,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Describes the holder in a record.
+    /// Describes the holder in a record, with the record's own texts. An empty node or handle counts as missing.
     pub(crate) fn of(record: &AttributeRef<'_>) -> Self {
         let (kind, allocated_to) = match Claim::of(record) {
             Claim::Cooling => ("cooling", String::new()),

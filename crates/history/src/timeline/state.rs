@@ -80,7 +80,8 @@ impl HistorySubject {
         })
     }
 
-    /// True if the key is that of an object that may be relevant to the subject.
+    /// Returns true if the object with this key may be relevant to the subject, judged by the key alone. All blocks are
+    /// relevant to a handle, a node or a pod, which can have addresses in any of them.
     pub(crate) fn has_key(&self, key: &Key) -> bool {
         let is_of = |pod: &str, namespace: &str, name: &str| pod.split_once('/') == Some((namespace, name));
         match (self, key) {

@@ -47,7 +47,7 @@ impl AttributeTable {
         (0..self.len()).map(|index| self.get(index).unwrap_or_default())
     }
 
-    /// Adds a record.
+    /// Packs a record, and adds it at the end of the table.
     pub(crate) fn push(&mut self, attribute: &Attribute) {
         fn entries(
             map: &Option<BTreeMap<String, String>>,

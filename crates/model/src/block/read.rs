@@ -253,7 +253,8 @@ impl RawBlock<'_> {
         problems
     }
 
-    /// Adds the ordinals that the free list has wrongly, twice or not at all.
+    /// Adds a problem for each ordinal that the free list names although it is allocated or out of range, that it names
+    /// twice, or that it lacks although it is free.
     fn free_list_problems(&self, problems: &mut Vec<BlockProblem>) {
         let allocations = &self.allocations.0;
         let mut listed = vec![false; allocations.len()];
@@ -279,7 +280,7 @@ impl RawBlock<'_> {
         }
     }
 
-    /// Makes the block of fields that have no problem.
+    /// Makes the block of fields that have no problem, so that all indexes and ordinals are in range.
     fn into_block(self, cidr: IpNet) -> Block {
         let owner = self.owner();
         let size = self.allocations.0.len();

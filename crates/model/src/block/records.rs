@@ -62,7 +62,8 @@ impl Kept {
         }
     }
 
-    /// Adds the merged record, and returns the table and the places.
+    /// Adds the merged record, and returns the table of records and, for each record that was pushed, its index in the
+    /// table. Without a host, nothing was merged, and there are no such places: each record has its own index.
     pub(super) fn finish(mut self) -> (AttributeTable, Vec<u32>) {
         if let (Some(host), Some(newest)) = (&self.host, &self.own) {
             let mut attributes = vec![("node".into(), host.as_str())];

@@ -14,7 +14,8 @@ use crate::writable::Object;
 /// The block is missing, cannot be decoded, or is corrupt.
 const UNUSABLE: &str = "is gone or cannot be decoded";
 
-/// Applies edits to a block; the result is `None` if they delete it.
+/// Applies edits to a block, as one write: the result is the block after all of them, or `None` if they delete it. The
+/// first edit may create or replace the block as a whole; a deletion is the only edit.
 pub(super) fn apply(
     key: &Key,
     edits: &[&Edit],

@@ -157,7 +157,7 @@ pub fn cooling<'e>(edits: impl Iterator<Item = &'e Edit>) -> Option<(usize, i64)
 }
 
 impl Part {
-    /// The addresses with changed records.
+    /// Returns the addresses whose records the part frees, adds or changes, in the order of its edits.
     pub fn addresses(&self) -> Vec<IpAddr> {
         let mut addresses = Vec::new();
         for edit in &self.edits {

@@ -183,7 +183,7 @@ impl<'de> Plain<'de> {
         Ok(())
     }
 
-    /// Skips a value.
+    /// Skips a value of any type, with its members. Only its form is checked.
     fn skip_value(&mut self) -> Result<()> {
         match self.peek()? {
             b'"' => self.skip_string().map(drop),

@@ -96,7 +96,7 @@ impl<'s> Checker<'_, 's> {
             || blocks.any(|(cidr, _)| unchecked.contains(&cidr))
     }
 
-    /// Reports a handle that no record names.
+    /// Reports a handle that no record names. The finding depends on the handle and on all blocks that it counts.
     fn orphan(&self, group: &Group<'_, 's>, object: &'s StoredHandle) -> Finding {
         let id = object.value.id().to_string();
         let evidence = HandleEvidence {
@@ -165,7 +165,8 @@ impl<'s> Checker<'_, 's> {
         );
     }
 
-    /// Reports IDs with a carriage return, in a record or in a handle's key.
+    /// Reports an ID that has a carriage return in a record or in a handle's key. Without such a record, the message
+    /// says that it is stored, otherwise that it is recorded.
     fn check_carriage_return(&self, group: &Group<'_, '_>, out: &mut Vec<Finding>) {
         let mut dirty_records = group.records.clone();
         dirty_records.retain(is_dirty);
@@ -246,7 +247,8 @@ impl<'s> Checker<'_, 's> {
         handles.chain(blocks.into_iter().map(Key::Block)).collect()
     }
 
-    /// Returns the nodes in the records, and the nodes that own the blocks.
+    /// Returns the nodes that a group concerns: those in its records, and those that own the blocks of records and
+    /// handles.
     fn nodes(&self, group: &Group<'_, '_>) -> BTreeSet<String> {
         let mut nodes = BTreeSet::new();
         for record in &group.records {

@@ -170,7 +170,8 @@ impl JsonList {
         None
     }
 
-    /// The index after the next bracket or brace outside of strings.
+    /// Returns the index after the next bracket or brace outside of strings; `None` if the piece has no more. A string
+    /// or an escape can continue in the next piece.
     fn next_bracket(&mut self, piece: &[u8]) -> Option<usize> {
         let mut index = 0;
         while let Some(byte) = piece.get(index) {
