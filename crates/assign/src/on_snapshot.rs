@@ -122,7 +122,8 @@ impl<'s> IndexedSnapshot<'s> {
         }
     }
 
-    /// The CIDR of the smallest block that contains an address.
+    /// Returns the CIDR of the smallest block that contains an address, even one that cannot be decoded; `None` if no
+    /// block contains it.
     pub(crate) fn block_around(&self, address: IpAddr) -> Option<IpNet> {
         let single = IpNet::from(address);
         if self.stored(single).is_some() {
@@ -268,7 +269,7 @@ impl<'s> SnapshotStore<'s> {
         !lock(&self.writes).current.is_empty()
     }
 
-    /// The entry under a key in the snapshot.
+    /// Returns the entry under a key in the snapshot, whatever was written since; `None` if there is no such object.
     fn stored(&self, key: &Key) -> Option<Entry> {
         let snapshot = self.indexed.snapshot;
         let found = match key {
@@ -322,7 +323,8 @@ impl<'s> SnapshotStore<'s> {
         revision
     }
 
-    /// Returns the entry under a key. Finishes a deletion that stopped half-way, as Calico does (facts 2.9).
+    /// Returns the current entry under a key; `None` if there is none. Finishes a deletion that stopped half-way, as
+    /// Calico does (facts 2.9).
     fn get(&self, key: &Key) -> Option<Entry> {
         let found = self.current(key)?;
         if self.ends_deletions && is_marked_deleted(&found.record) {

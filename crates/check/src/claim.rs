@@ -98,7 +98,8 @@ impl<'s> Claim<'s> {
         claim
     }
 
-    /// Returns the service or tunnel that the attribute `type` names.
+    /// Returns the service or tunnel that the attribute `type` names; `None` for any other type. Without an attribute
+    /// for it, the node of a tunnel is in the handle.
     fn of_type(owner: &OwnerMap<'s>, handle: &str) -> Option<Self> {
         let type_name = owner.get("type")?.to_string();
         if type_name == "LoadBalancer" {

@@ -62,7 +62,7 @@ fn is_record(key: &str, handle: Option<&str>) -> bool {
     }
 }
 
-/// Returns a pod's namespace and name, from its own key or that of its endpoint.
+/// Returns a pod's namespace and name, from its own key or that of its endpoint; `None` for other keys.
 fn pod_of(key: &str) -> Option<(String, String)> {
     if let Some(endpoint) = key.strip_prefix(ENDPOINT_PREFIX) {
         let (namespace, name) = endpoint.split_once('/')?;

@@ -360,7 +360,7 @@ fn about_input(error: Error) -> Error {
     }
 }
 
-/// The newest time in the data that is not in the future.
+/// Returns the newest time in the data that is not in the future; `None` if the data has no such time.
 pub fn newest_time(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
     let mut newest = newest_in_blocks(snapshot, now);
     // If the newest creation time is in the future, those of other objects are unknown, so only the times in blocks

@@ -177,7 +177,8 @@ pub(crate) fn address_change([before, after]: [Option<AddressRecord<'_>>; 2]) ->
     }
 }
 
-/// Returns the change of an address that is allocated in both states.
+/// Returns the change of an address that is allocated in both states, the most important one of several; `None` if
+/// nothing has changed.
 fn allocation_change(old: AddressRecord<'_>, new: AddressRecord<'_>) -> Option<Change> {
     let old_record = old.record();
     let new_record = new.record();
@@ -193,7 +194,8 @@ fn allocation_change(old: AddressRecord<'_>, new: AddressRecord<'_>) -> Option<C
     }
 }
 
-/// Returns the change between two states in which the address is free, cooling down or reserved for Windows.
+/// Returns the change between two states in which the address is free, cooling down or reserved for Windows; `None` if
+/// nothing has changed. Another release time shows that it was assigned in between.
 fn unallocated_change(before: Option<AddressRecord<'_>>, after: Option<AddressRecord<'_>>) -> Option<Change> {
     match (before, after) {
         (None, None) => None,

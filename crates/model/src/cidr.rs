@@ -104,7 +104,7 @@ fn parse_plain_v4(text: &str) -> Option<(Ipv4Addr, Option<u8>)> {
     }
 }
 
-/// Reads a number up to 255 without leading zeros, and the byte that follows it.
+/// Reads a number up to 255 without leading zeros, and the byte that follows it, if any. `None` for other bytes.
 fn plain_number(bytes: &mut std::str::Bytes<'_>) -> Option<(u8, Option<u8>)> {
     let mut number = u16::from(bytes.next().filter(u8::is_ascii_digit)? - b'0');
     for _ in 0..3 {

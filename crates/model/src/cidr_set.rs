@@ -24,7 +24,7 @@ impl CidrSet {
         self.around(cidr).is_some()
     }
 
-    /// The CIDR of the set that contains all of `cidr`.
+    /// Returns the CIDR of the set that contains all of `cidr`; `None` if there is none.
     pub fn around(&self, cidr: IpNet) -> Option<IpNet> {
         // The members are disjoint, so only the last one that begins at or before `cidr` can contain it.
         let end = self

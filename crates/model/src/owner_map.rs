@@ -156,7 +156,7 @@ struct OwnerEntries<'a> {
 impl<'a> Iterator for OwnerEntries<'a> {
     type Item = (TextRef<'a>, TextRef<'a>);
 
-    /// The next attribute. A key that is stored as a number has its text in a table.
+    /// Returns the next attribute, as key and value. A key that is stored as a number has its text in a table.
     fn next(&mut self) -> Option<Self::Item> {
         let (code, mut key, value) = self.advance()?;
         let index = code.checked_sub(1).map(usize::from);

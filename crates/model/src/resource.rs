@@ -32,8 +32,8 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// The annotation with this name. Also looks in [`METADATA`], where Calico's client keeps annotations on
-    /// Kubernetes.
+    /// Returns the annotation with this name; `None` if there is none. Also looks in [`METADATA`], where Calico's
+    /// client keeps annotations on Kubernetes.
     pub(crate) fn annotation(&self, name: &str) -> Option<String> {
         #[derive(Deserialize)]
         struct CalicoMetadata {

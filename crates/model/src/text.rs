@@ -268,8 +268,8 @@ pub(crate) fn pack_into(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&bytes[packed_up_to..]);
 }
 
-/// Start and length of the next run of at least [`MIN_RUN`] digits. Such a run covers one of the tested positions,
-/// which are [`MIN_RUN`] apart, so only a few bytes of most strings are tested.
+/// Returns start and length of the next run of at least [`MIN_RUN`] digits; `None` if there is none. Such a run covers
+/// one of the tested positions, which are [`MIN_RUN`] apart, so only a few bytes of most strings are tested.
 fn next_run(bytes: &[u8], start: usize) -> Option<(usize, usize)> {
     let mut start = start;
     loop {

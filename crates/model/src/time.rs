@@ -52,7 +52,8 @@ pub(crate) fn parse_go_utc_canonical(text: &str) -> Option<i64> {
     Some(nanos)
 }
 
-/// Reads `YYYY-MM-DD` + blank or `T` + `hh:mm:ss[.fraction]` as UTC; returns the time and the rest of the text.
+/// Reads `YYYY-MM-DD` + blank or `T` + `hh:mm:ss[.fraction]` as UTC; returns the time and the rest of the text. `None`
+/// if the text does not begin so.
 fn split_civil(text: &str) -> Option<(Timestamp, &str)> {
     let bytes = text.as_bytes();
     if bytes.len() < DATE_AND_TIME {
@@ -116,7 +117,7 @@ fn parse_fraction(bytes: &[u8]) -> (i32, usize) {
 }
 
 /// Reads `Z`, `+hh:mm` or ` +hhmm` and ignores any text that follows; returns seconds east of Greenwich, 0 for an empty
-/// string.
+/// string, and `None` for any other one.
 fn parse_offset(text: &str) -> Option<i64> {
     let text = text.trim_start();
     if text.starts_with(['Z', 'z']) || text.is_empty() {

@@ -182,7 +182,7 @@ impl<S: Store> Search<'_, S> {
         block.owner() == Some(&self.holder(block.cidr()).owner()) && self.free(block) > 0
     }
 
-    /// The walk's next place that is not completely reserved.
+    /// Returns the walk's next place that is not completely reserved, and counts those that are; `None` at its end.
     fn next_place(&self, walk: &mut Walk, passed: &mut Passed) -> Option<IpNet> {
         loop {
             let place = walk.next()?;
@@ -194,7 +194,8 @@ impl<S: Store> Search<'_, S> {
         }
     }
 
-    /// Returns the places that have blocks, and the block of another size that overlaps `guarded`.
+    /// Returns those of the places that have blocks, and the block of another size that overlaps `guarded`, if any. All
+    /// are read in one round trip.
     async fn taken(
         &self,
         places: &[IpNet],

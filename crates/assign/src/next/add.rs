@@ -307,7 +307,8 @@ impl<'s> Outlook<'s> {
     }
 }
 
-/// The refusal of every pod because of the cluster information, which Calico's main plugin reads first. Calico 2 has none.
+/// Returns the refusal of every pod because of the cluster information, which Calico's main plugin reads first; `None`
+/// if it allows pods, or if it was not read or cannot be decoded. Calico 2 has none.
 pub fn cluster_refusal(snapshot: &Snapshot) -> Option<Refused> {
     let is_broken = |defect: &Defect| matches!(defect.key, Some(Key::ClusterInformation(_)));
     let is_known = snapshot.has_read(Source::ClusterInformation) && !snapshot.defects.iter().any(is_broken);

@@ -157,8 +157,8 @@ impl Answer {
     }
 }
 
-/// Returns the address that a request got. `assigned` is the address in the result: the handle of a virtual machine can
-/// have it already.
+/// Returns the address that a request got, with its block and where it is from; `None` if it got none. `assigned` is
+/// the address in the result: the handle of a virtual machine can have it already, without an event.
 fn given(outlook: &Outlook<'_>, node: &str, events: &[Event], assigned: Option<IpAddr>) -> Option<Given> {
     let assignment = events.iter().find_map(|event| match event {
         Event::Assigned {

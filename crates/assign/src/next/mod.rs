@@ -72,7 +72,8 @@ const SURVIVES_RESERVATIONS_SINCE: (u32, u32) = (3, 34);
 /// The first version of Calico that refuses a given address in a pool that is not for workloads.
 const CHECKS_USE_SINCE: (u32, u32) = (3, 34);
 
-/// The reservation at which the cluster's Calico dies. An unknown Calico version counts as current.
+/// Returns the name of the reservation at which the cluster's Calico dies; `None` if it survives all. An unknown Calico
+/// version counts as current.
 fn fatal_reservation(snapshot: &Snapshot) -> Option<String> {
     let survives = snapshot.is_calico_since(SURVIVES_RESERVATIONS_SINCE);
     if survives.unwrap_or(true) {
@@ -278,6 +279,7 @@ impl<'s> Outlook<'s> {
             windows,
             ..AssignIp::new(node, address)
         };
+        // An unknown version counts as current.
         let calico_checks_use = self.indexed.snapshot.is_calico_since(CHECKS_USE_SINCE);
         if self.plugin_on(node) == Plugin::Calipam || calico_checks_use.unwrap_or(true) {
             request.intended_use = Some(PoolUse::Workload);

@@ -74,7 +74,7 @@ fn problem(defects: &[&Defect]) -> &'static str {
     }
 }
 
-/// Returns the node that the key names.
+/// Returns the node that the key of an affinity, node or endpoint names; `None` for other keys.
 fn node(defect: &Defect) -> Option<String> {
     match defect.key.as_ref()? {
         Key::Affinity(key) if key.kind == AffinityType::Host => Some(key.node.clone()),

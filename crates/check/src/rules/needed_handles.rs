@@ -47,7 +47,8 @@ pub(super) fn note(context: &Context<'_>, findings: &mut [Finding]) {
     }
 }
 
-/// Returns the owner of an orphan handle: a workload that uses an address, or a tunnel with an unrecorded address.
+/// Returns the name of the owner of an orphan handle: a workload that uses an address, or a tunnel with an unrecorded
+/// address. `None` if there is no such owner.
 fn owner_of(
     context: &Context<'_>,
     owners: &Owners<'_, '_>,

@@ -126,7 +126,8 @@ pub(super) struct Borrowing<'a, 'c, 's> {
     host: &'s str,
 }
 
-/// Returns the first record of an address that strict affinity does not allow where it is.
+/// Returns the first record of an address that strict affinity does not allow where it is, in another node's block;
+/// `None` if all are allowed or their nodes are not known.
 pub(super) fn borrowing<'a, 'c, 's>(
     context: &Context<'_>,
     address: &Address<'a, 'c, 's>,
@@ -174,7 +175,7 @@ fn check_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut 
     }
 }
 
-/// Returns the recorded node, or else the user's node.
+/// Returns the recorded node, or else the node of the address's first user; `None` if neither is known.
 fn node_of(context: &Context<'_>, address: &Address<'_, '_, '_>, record: &Record<'_, '_>) -> Option<String> {
     if let Some(node) = record.allocation.attribute.get("node") {
         return Some(node.to_string());

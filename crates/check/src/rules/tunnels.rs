@@ -71,8 +71,8 @@ fn has_tunnel(node: &Node, kind: TunnelKind) -> bool {
     node.tunnels.iter().any(|(other, _)| *other == kind)
 }
 
-/// Returns the reason why calico-node cannot assign one of the addresses that a node lacks. If it fails at another kind
-/// of tunnel, it assigns none.
+/// Returns the reason why calico-node cannot assign one of the addresses that a node lacks; `None` if it can. If it
+/// fails at another kind of tunnel, it assigns none.
 fn reason_of_refusal(tunnels: &[TunnelAnswer], lacking: &[TunnelKind]) -> Option<String> {
     let is_lacking = |tunnel: &TunnelAnswer| lacking.contains(&tunnel.kind);
     let failing = tunnels.iter().find(|tunnel| tunnel.next.refused().is_some())?;

@@ -108,7 +108,7 @@ fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -
     .depending_on([Key::Pod { namespace, name }])
 }
 
-/// Reports a pod without an endpoint, except on a node that Calico does not know: another plugin networks pods there.
+/// Reports a pod without an endpoint; `None` on a node that Calico does not know, where another plugin networks pods.
 fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding> {
     let pod = &context.snapshot.pods[position as usize].value;
     // Pods are listed after endpoints, so a new pod could have got its endpoint in between.

@@ -64,7 +64,7 @@ pub fn blocks(snapshot: &Snapshot) -> BlockList {
     BlockList { blocks: views }
 }
 
-/// Returns the reason why a block cannot be decoded.
+/// Returns the reason why a block cannot be decoded; `None` if it has no defect.
 fn reason_of_defect(snapshot: &Snapshot, block: IpNet) -> Option<String> {
     for defect in &snapshot.defects {
         if defect.key != Some(Key::Block(block)) {

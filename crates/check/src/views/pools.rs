@@ -163,7 +163,8 @@ pub(super) fn closed(pool: &Pool) -> Option<String> {
     })
 }
 
-/// Sums up the blocks that no pool fully contains, including those that are corrupt or cannot be decoded.
+/// Sums up the blocks that no pool fully contains, including those that are corrupt or cannot be decoded. `None` if
+/// there are none.
 fn outside(context: &Context<'_>, occupancy: &Occupancy<'_, '_>) -> Option<OutsidePools> {
     let mut sum = OutsidePools::default();
     for stored in &occupancy.stored {

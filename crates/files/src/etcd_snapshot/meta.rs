@@ -98,7 +98,7 @@ impl Meta {
     }
 }
 
-/// The little-endian number in the `len` bytes from `offset` on.
+/// Returns the little-endian number in the `len` bytes from `offset` on; `None` if there are not so many.
 pub(crate) fn number(bytes: &[u8], offset: usize, len: usize) -> Option<u64> {
     let bytes = bytes.get(offset..offset.checked_add(len)?)?;
     let mut number = 0;

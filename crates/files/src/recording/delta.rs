@@ -48,7 +48,7 @@ fn parts(text: &[u8]) -> Vec<&[u8]> {
 }
 
 /// Encodes the edits that turn `before` into `after`. Each consists of the number of parts to keep, the number to
-/// remove after them, and the parts to insert.
+/// remove after them, and the parts to insert. `None` if an edit is too large.
 fn encode_edits(mut before: &[&[u8]], mut after: &[&[u8]]) -> Option<Vec<u8>> {
     let mut edits = Vec::new();
     loop {

@@ -120,7 +120,8 @@ fn only_in(one: &[Stored<'_>], other: &[Stored<'_>]) -> Vec<BlockState> {
     states
 }
 
-/// Compares the owners and claim times of a block that is sound in both snapshots.
+/// Compares the owners and claim times of a block that is sound in both snapshots; `None` if it is not in both, or if
+/// they have not changed.
 fn owner_change(old: &Stored<'_>, new: &Stored<'_>) -> Option<BlockChange> {
     if old.cidr != new.cidr {
         return None;

@@ -159,7 +159,8 @@ impl<'s> Pools<'s> {
         Self { pools, last: None }
     }
 
-    /// Returns the smallest pool that contains `address`, which is in `block`.
+    /// Returns the name of the smallest pool that contains `address`, which is in `block`; `None` if no pool does. The
+    /// answer is kept for the other addresses of the block.
     pub(super) fn pool_of(&mut self, address: IpAddr, block: IpNet) -> Option<&'s str> {
         if let Some((last_block, pool)) = self.last
             && last_block == block

@@ -206,7 +206,7 @@ impl<'a> ExportReader<'a> {
     }
 
     /// Returns the run that began between two exports and made exactly this change, with the time at which the run
-    /// began. The change is taken out of the run's writes, so that it explains only one event.
+    /// began; `None` if no run did. The change is taken out of the run's writes, so that it explains only one event.
     fn write_of(&mut self, event: &Event, after: Timestamp, before: Timestamp) -> Option<(Run, Timestamp)> {
         for write in &mut self.writes {
             if !is_between(write.started_at, after, before) {

@@ -136,8 +136,9 @@ impl Reader<'_> {
         self.states.insert(key, (revision, after));
     }
 
-    /// Returns the run that wrote a version. If the journal has no revision, because the object was deleted or the run
-    /// was killed, the replaced revision and the new value identify the write.
+    /// Returns the run that wrote a version; `None` if no journal has the write. If the journal has no revision,
+    /// because the object was deleted or the run was killed, the replaced revision and the new value identify the
+    /// write.
     fn run_of(&self, version: &Version, last_revision: Option<i64>) -> Option<Run> {
         for write in self.journaled {
             if write.path != version.path {

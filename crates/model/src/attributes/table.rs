@@ -149,7 +149,7 @@ impl AttributeTable {
         (0..self.len()).map(|index| self.packed(index).unwrap_or_default())
     }
 
-    /// The bytes of the record at an index.
+    /// Returns the bytes of the record at an index; `None` if there is no such record.
     fn packed(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)? as usize;
         let start = if index == 0 {

@@ -111,7 +111,8 @@ impl Named {
         self.addresses.push((address, sources));
     }
 
-    /// The position of an address. A pod has one or two, but an annotation can name tens of thousands.
+    /// Returns the position of an address; `None` if it was not added yet. A pod has one or two, but an annotation can
+    /// name tens of thousands, which are searched by a map.
     fn position(&mut self, address: IpAddr) -> Option<usize> {
         if self.addresses.len() < FEW {
             return self.addresses.iter().position(|(added, _)| *added == address);
