@@ -155,15 +155,17 @@ fn for_each_object(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Re
 
 /// Adds an entry from an export of a Kubernetes datastore. The key is `<plural>/[<namespace>/]<name>`.
 pub(crate) fn add_exported(snapshot: &mut Snapshot, key: &[u8], value: &[u8]) {
-    if let Some(kind) = kind_of_key(key) {
-        kind.add(snapshot, value, Encoding::Json);
-        // The allocator's configuration has a different name in each API group, but can be missing. All blocks are in
-        // the same group, so the first one determines the group.
-        snapshot.is_native |= kind.plural == "ipamconfigurations";
-        if kind.source == Source::Blocks && snapshot.blocks.len() == 1 {
-            let object: TypeMeta = serde_json::from_slice(value).unwrap_or_default();
-            snapshot.is_native |= is_of_native_group(kind, &object.api_version);
-        }
+    let Some(kind) = kind_of_key(key) else {
+        return;
+    };
+    kind.add(snapshot, value, Encoding::Json);
+
+    // The allocator's configuration has a different name in each API group, but can be missing. All blocks are in the
+    // same group, so the first one determines the group.
+    snapshot.is_native |= kind.plural == "ipamconfigurations";
+    if kind.source == Source::Blocks && snapshot.blocks.len() == 1 {
+        let object: TypeMeta = serde_json::from_slice(value).unwrap_or_default();
+        snapshot.is_native |= is_of_native_group(kind, &object.api_version);
     }
 }
 

@@ -18,7 +18,8 @@ use crate::index::{Owner, Record};
 use crate::names::{list, short};
 use crate::record::{Naming, is_same_node, naming};
 
-/// Compares Kubernetes pods with Calico endpoints.
+/// Compares Kubernetes pods with Calico endpoints: reports each that lacks the other, and pods whose node or addresses
+/// differ from those of their endpoints.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     if !snapshot.has_read(Source::Pods) {

@@ -209,18 +209,20 @@ pub(crate) fn add_reservation(snapshot: &mut Snapshot, json: &[u8], _: Encoding)
     Ok(defects)
 }
 
-/// Adds ClusterInformation `default`.
+/// Adds ClusterInformation `default`. Objects with other names mean nothing to Calico.
 pub(crate) fn add_cluster(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (_, name) = identify(json, Encoding::Json);
-    if name == DEFAULT {
-        let (meta, _) = CustomResource::read(json)?;
-        snapshot.cluster = Some(ClusterInformation::parse(json)?);
-        snapshot.cluster_revision = Some(meta.revision());
+    if name != DEFAULT {
+        return Ok(Vec::new());
     }
+    let (meta, _) = CustomResource::read(json)?;
+    snapshot.cluster = Some(ClusterInformation::parse(json)?);
+    snapshot.cluster_revision = Some(meta.revision());
     Ok(Vec::new())
 }
 
-/// Adds KubeControllersConfiguration `default`.
+/// Adds KubeControllersConfiguration `default`, and returns its fields that cannot be read. Objects with other names
+/// mean nothing to Calico.
 pub(crate) fn add_kube_controllers(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (_, name) = identify(json, Encoding::Json);
     if name != DEFAULT {
@@ -235,12 +237,12 @@ pub(crate) fn add_kube_controllers(snapshot: &mut Snapshot, json: &[u8], _: Enco
 /// Adds the allocator's configuration `default`: IPAMConfiguration in the native group, IPAMConfig in the classic one.
 pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (_, name) = identify(json, Encoding::Json);
-    if name == DEFAULT {
-        CustomResource::read(json)?;
-        snapshot.ipam_config = Some(IpamConfig::parse_resource(json)?);
-    } else {
+    if name != DEFAULT {
         snapshot.ignored_configs.push(name);
+        return Ok(Vec::new());
     }
+    CustomResource::read(json)?;
+    snapshot.ipam_config = Some(IpamConfig::parse_resource(json)?);
     Ok(Vec::new())
 }
 

@@ -78,20 +78,21 @@ pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encodin
 /// Adds only the name and creation time of a node: Calico's data about it is in etcd. Skips an object that does not
 /// parse, which no API server sends.
 pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
-    if let Ok(node) = NodeObject::read(object, encoding, WANTED) {
-        let name = node.metadata.name.to_string();
-        let created = node.metadata.created_at();
-        let value = Node {
-            kubernetes_name: Some(name.clone()),
-            created,
-            name,
-            ..Node::default()
-        };
-        snapshot.kubernetes_nodes.push(Versioned {
-            value,
-            revision: node.metadata.revision(),
-        });
-    }
+    let Ok(node) = NodeObject::read(object, encoding, WANTED) else {
+        return Ok(Vec::new());
+    };
+    let name = node.metadata.name.to_string();
+    let created = node.metadata.created_at();
+    let value = Node {
+        kubernetes_name: Some(name.clone()),
+        created,
+        name,
+        ..Node::default()
+    };
+    snapshot.kubernetes_nodes.push(Versioned {
+        value,
+        revision: node.metadata.revision(),
+    });
     Ok(Vec::new())
 }
 

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 
 use calipam_check::claim::Claim;
 use calipam_model::IpNet;
-use calipam_model::affinity::AffinityKey;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::handle::clean_id;
@@ -84,19 +83,29 @@ impl HistorySubject {
     /// relevant to a handle, a node or a pod, which can have addresses in any of them.
     pub(crate) fn has_key(&self, key: &Key) -> bool {
         let is_of = |pod: &str, namespace: &str, name: &str| pod.split_once('/') == Some((namespace, name));
-        match (self, key) {
-            (Self::Pod(pod), Key::Pod { namespace, name }) => is_of(pod, namespace, name),
-            (Self::Pod(pod), Key::Endpoint { namespace, name }) => {
-                EndpointName::parse(name).is_some_and(|name| is_of(pod, namespace, &name.workload))
-            }
-            (_, Key::Endpoint { .. } | Key::Pod { .. }) => true,
-            (Self::Address(address), Key::Block(cidr) | Key::Affinity(AffinityKey { cidr, .. })) => {
-                cidr.contains(address)
-            }
-            (Self::Block(own), Key::Block(cidr) | Key::Affinity(AffinityKey { cidr, .. })) => own == cidr,
-            (Self::Node(node), Key::Affinity(key)) => key.node == *node,
-            (Self::Handle(id), Key::Handle(own)) => clean_id(id) == clean_id(own),
-            (Self::Handle(_) | Self::Node(_) | Self::Pod(_), Key::Block(_)) => true,
+        match key {
+            Key::Block(cidr) => match self {
+                Self::Address(address) => cidr.contains(address),
+                Self::Block(block) => cidr == block,
+                Self::Handle(_) | Self::Node(_) | Self::Pod(_) => true,
+            },
+            Key::Affinity(affinity) => match self {
+                Self::Address(address) => affinity.cidr.contains(address),
+                Self::Block(block) => affinity.cidr == *block,
+                Self::Node(node) => affinity.node == *node,
+                Self::Handle(_) | Self::Pod(_) => false,
+            },
+            Key::Handle(id) => matches!(self, Self::Handle(subject) if clean_id(subject) == clean_id(id)),
+            Key::Endpoint { namespace, name } => match self {
+                Self::Pod(pod) => {
+                    EndpointName::parse(name).is_some_and(|name| is_of(pod, namespace, &name.workload))
+                }
+                _ => true,
+            },
+            Key::Pod { namespace, name } => match self {
+                Self::Pod(pod) => is_of(pod, namespace, name),
+                _ => true,
+            },
             _ => false,
         }
     }
