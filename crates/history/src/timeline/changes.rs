@@ -160,26 +160,14 @@ fn events_of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -
     let block_event = |what, detail, time| Raw::new(what, Subject::Block(cidr), detail, time);
     let no_time = None;
     let mut events = Vec::new();
-    match (before, after) {
-        (None, Some(after)) => {
-            let detail = format!("by {}", owner(after));
-            events.push(block_event(EventKind::BlockClaimed, detail, after.claim_time()));
-        }
-        (Some(before), Some(after)) => {
-            let claim_time = after.claim_time();
-            match block_change::owner_change(before, after) {
-                None => {}
-                Some(Change::Owner) => {
-                    let detail = format!("{} → {}", owner(before), owner(after));
-                    events.push(block_event(EventKind::OwnerChanged, detail, claim_time));
-                }
-                Some(_) => {
-                    let detail = format!("at {}", claim_time.unwrap_or_default());
-                    events.push(block_event(EventKind::ClaimedAgain, detail, claim_time));
-                }
+    if let Some(after) = after {
+        match before {
+            Some(before) => events.extend(owner_event(cidr, before, after)),
+            None => {
+                let detail = format!("by {}", owner(after));
+                events.push(block_event(EventKind::BlockClaimed, detail, after.claim_time()));
             }
         }
-        _ => {}
     }
 
     for states in block_change::addresses(before, after) {
@@ -196,6 +184,18 @@ fn events_of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -
         events.push(block_event(EventKind::BlockReleased, String::new(), no_time));
     }
     events
+}
+
+/// Returns the event for a new owner or a new claim time of a block; `None` if neither has changed.
+fn owner_event(cidr: IpNet, before: &Block, after: &Block) -> Option<Raw> {
+    let claim_time = after.claim_time();
+    let mut what = EventKind::ClaimedAgain;
+    let mut detail = format!("at {}", claim_time.unwrap_or_default());
+    if block_change::owner_change(before, after)? == Change::Owner {
+        what = EventKind::OwnerChanged;
+        detail = format!("{} → {}", owner(before), owner(after));
+    }
+    Some(Raw::new(what, Subject::Block(cidr), detail, claim_time))
 }
 
 /// Describes the differences in fields that calipam does not know: `name: before → after`, with `-` for a missing
