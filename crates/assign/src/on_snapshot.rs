@@ -325,7 +325,7 @@ impl<'s> SnapshotStore<'s> {
 
     /// Returns the current entry under a key; `None` if there is none. Finishes a deletion that stopped half-way, as
     /// Calico does (facts 2.9).
-    fn get(&self, key: &Key) -> Option<Entry> {
+    fn get_undeleted(&self, key: &Key) -> Option<Entry> {
         let found = self.current(key)?;
         if self.ends_deletions && is_marked_deleted(&found.record) {
             self.put(key.clone(), None);
@@ -335,10 +335,10 @@ impl<'s> SnapshotStore<'s> {
     }
 
     /// Answers a query from the snapshot and the writes. [`Query::Get`] and [`Query::BlockKey`] get at most one entry.
-    fn list(&self, query: &Query) -> Vec<Entry> {
+    fn answer_to(&self, query: &Query) -> Vec<Entry> {
         let snapshot = self.indexed.snapshot;
         match query {
-            Query::Get(key) => self.get(key).into_iter().collect(),
+            Query::Get(key) => self.get_undeleted(key).into_iter().collect(),
             Query::Pools => snapshot.pools.iter().map(entry(Record::Pool)).collect(),
             Query::Reservations => self.reservations(),
             Query::Affinities { kind, holder, .. } => {
@@ -528,7 +528,7 @@ impl Store for SnapshotStore<'_> {
     }
 
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        Ok(queries.iter().map(|query| self.list(query)).collect())
+        Ok(queries.iter().map(|query| self.answer_to(query)).collect())
     }
 
     fn owned_blocks(&self, owner: &BlockOwner) -> Vec<IpNet> {

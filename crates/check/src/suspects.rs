@@ -247,7 +247,7 @@ impl<'k> Names<'k> {
                 workloads.insert(Text::new(&name.workload));
             }
         }
-        self.find(stored, |endpoint, namespace, name| {
+        self.find_named(stored, |endpoint, namespace, name| {
             // Nearly all endpoints are ruled out here, which needs no text.
             let workload = endpoint.workload_in_name();
             if workload.is_none_or(|workload| workloads.contains(workload.packed())) {
@@ -258,7 +258,7 @@ impl<'k> Names<'k> {
     }
 
     fn pods<'s>(&self, stored: &'s [Versioned<Pod>]) -> Vec<&'s Versioned<Pod>> {
-        self.find(stored, |pod, namespace, name| {
+        self.find_named(stored, |pod, namespace, name| {
             pod.namespace().push_to(namespace);
             pod.name().push_to(name);
         })
@@ -266,7 +266,7 @@ impl<'k> Names<'k> {
 
     /// Returns the wanted objects. `push_names` appends the namespace and the name of an object to the two strings, or
     /// nothing if the object is not wanted.
-    fn find<'s, T: Sync>(
+    fn find_named<'s, T: Sync>(
         &self,
         stored: &'s [Versioned<T>],
         push_names: impl Fn(&T, &mut String, &mut String) + Sync,

@@ -136,7 +136,7 @@ impl<S: Store> Search<'_, S> {
         };
         match loaded {
             Ok(block) => Ok(match self.free(&block.value) {
-                0 => Attempt::Done(self.full(&block.value)),
+                0 => Attempt::Done(self.describe_full(&block.value)),
                 free => Attempt::Free(Box::new(block), free),
             }),
             Err(error) if error.is_lost_race() => Ok(Attempt::Conflict),
@@ -158,7 +158,7 @@ impl<S: Store> Search<'_, S> {
     }
 
     /// Counts the reserved and the cooling addresses of a full block.
-    fn full(&self, block: &Block) -> OwnBlock {
+    fn describe_full(&self, block: &Block) -> OwnBlock {
         let cooling = block
             .allocations()
             .filter(|allocation| allocation.attribute.is_cooling())

@@ -145,7 +145,7 @@ impl Survey {
     }
 
     /// Removes the next batch from the unread blocks, and sorts it in the order of the walks over the pools.
-    fn next(&mut self) -> Vec<Place> {
+    fn take_batch(&mut self) -> Vec<Place> {
         if self.batches == SMALL_BATCHES && !self.follows_walks {
             self.sort_by_name();
         }
@@ -184,7 +184,7 @@ impl Survey {
 impl<S: Store> Search<'_, S> {
     /// Reads the next batch, and sorts its blocks into the survey. Returns those that the host can claim.
     pub(super) async fn read_batch(&self, survey: &mut Survey) -> Result<Batch> {
-        let next_places = survey.next();
+        let next_places = survey.take_batch();
         if next_places.is_empty() {
             return Ok(Batch::default());
         }

@@ -107,11 +107,11 @@ impl Answer {
         events: Vec<Event>,
     ) -> Self {
         let assigned = result.as_ref().ok().and_then(|done| done.addresses().next());
-        let given = given(outlook, request.node, &events, assigned);
+        let given = given_address(outlook, request.node, &events, assigned);
         let outcome = given.ok_or_else(|| match result {
             Err(partly) => {
                 let reason = reason_of_error(outlook, request, limit, &partly.error, &events);
-                refused(reason, outlook.calico_text(&partly.error), &events)
+                refusal_with_pools(reason, outlook.calico_text(&partly.error), &events)
             }
             Ok(done) => refused_by_shortage(outlook, request.family, done, &events),
         });
@@ -141,12 +141,11 @@ impl Answer {
         events: Vec<Event>,
     ) -> Self {
         let outcome = match result {
-            Ok(()) => {
-                given(outlook, node, &events, Some(address)).ok_or_else(|| Refused::new(Reason::Other, ""))
-            }
+            Ok(()) => given_address(outlook, node, &events, Some(address))
+                .ok_or_else(|| Refused::new(Reason::Other, "")),
             Err(error) => {
                 let reason = outlook.reason_of_address(address, &error);
-                Err(refused(reason, outlook.calico_text(&error), &events))
+                Err(refusal_with_pools(reason, outlook.calico_text(&error), &events))
             }
         };
         Self {
@@ -159,7 +158,12 @@ impl Answer {
 
 /// Returns the address that a request got, with its block and where it is from; `None` if it got none. `assigned` is
 /// the address in the result: the handle of a virtual machine can have it already, without an event.
-fn given(outlook: &Outlook<'_>, node: &str, events: &[Event], assigned: Option<IpAddr>) -> Option<Given> {
+fn given_address(
+    outlook: &Outlook<'_>,
+    node: &str,
+    events: &[Event],
+    assigned: Option<IpAddr>,
+) -> Option<Given> {
     let assignment = events.iter().find_map(|event| match event {
         Event::Assigned {
             block,
@@ -200,19 +204,19 @@ fn refused_by_shortage(
     events: &[Event],
 ) -> Refused {
     let Some(assigned) = done.v4.or(done.v6) else {
-        return refused(reason_of_shortage(outlook, &[], events), String::new(), events);
+        return refusal_with_pools(reason_of_shortage(outlook, &[], events), String::new(), events);
     };
     let calico_message = match assigned.shortage() {
         Some(shortage) => format!("failed to request {family} addresses: {shortage}"),
         None => String::new(),
     };
     let reason = reason_of_shortage(outlook, &assigned.messages, events);
-    refused(reason, calico_message, events)
+    refusal_with_pools(reason, calico_message, events)
 }
 
 /// Creates a refusal with the pools that the events name: those that serve the request, and those of the right family
 /// that do not, each with the reason.
-fn refused(reason: Reason, calico_message: String, events: &[Event]) -> Refused {
+fn refusal_with_pools(reason: Reason, calico_message: String, events: &[Event]) -> Refused {
     let mut pools = Vec::new();
     let mut serving = Vec::new();
     for event in events {

@@ -166,9 +166,9 @@ impl Controller<'_, '_> {
         let mut settles = false;
         for _ in 0..ROUNDS {
             let held_before = held.clone();
-            let round = self.look(&mut held);
+            let round = self.run_round(&mut held);
             for family in Family::BOTH {
-                note(&mut outcomes[family as usize], &round, family);
+                note_outcome(&mut outcomes[family as usize], &round, family);
             }
 
             // A failed request is repeated, because the first one may have cleaned something up.
@@ -233,7 +233,7 @@ impl Controller<'_, '_> {
 
     /// Looks at the service once, as the controller does after each change: releases unwanted addresses, then asks for
     /// missing ones. `held` are the addresses of the service, before and after.
-    fn look(&self, held: &mut BTreeSet<IpAddr>) -> Round {
+    fn run_round(&self, held: &mut BTreeSet<IpAddr>) -> Round {
         let mut unwanted: Vec<IpAddr> = held.iter().copied().collect();
         unwanted.retain(|address| self.is_unwanted(*address));
         let mut round = Round {
@@ -334,7 +334,7 @@ impl Controller<'_, '_> {
                 round.not_asked[family as usize] = Some(NotAsked::OtherFailed);
                 continue;
             }
-            let answer = self.any(family, round);
+            let answer = self.request_any(family, round);
             if let Ok(given) = &answer.outcome {
                 held.insert(given.address);
             }
@@ -343,7 +343,7 @@ impl Controller<'_, '_> {
     }
 
     /// Asks the allocator for one address of a family from the pools that the service may use.
-    fn any(&self, family: Family, round: &mut Round) -> Answer {
+    fn request_any(&self, family: Family, round: &mut Round) -> Answer {
         let wishes = self.call.wishes;
         let mut wanted = AutoAssign {
             host: LOAD_BALANCER.to_owned(),
@@ -381,7 +381,7 @@ impl Controller<'_, '_> {
 
 /// Notes the outcome of a round. A refusal stays the outcome even if the controller no longer asks; an address that was
 /// given does not, since the controller has released it.
-fn note(outcome: &mut ServiceOutcome, round: &Round, family: Family) {
+fn note_outcome(outcome: &mut ServiceOutcome, round: &Round, family: Family) {
     if let Some(answer) = &round.answers[family as usize] {
         *outcome = ServiceOutcome::Answered(Box::new(answer.clone()));
     } else if let Some(why) = &round.not_asked[family as usize] {

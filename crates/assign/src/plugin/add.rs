@@ -131,7 +131,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
                 return Ok(None);
             }
             for address in &addresses {
-                let owned = self.own(machine, *address, &add.attributes).await;
+                let owned = self.make_owner(machine, *address, &add.attributes).await;
                 owned.map_err(|error| Failure::Owner {
                     address: *address,
                     error: error.into(),

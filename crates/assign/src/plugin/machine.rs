@@ -21,7 +21,7 @@ pub struct Machine {
 
 impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// Makes a machine's pod the active owner of an address, or the alternate owner if the pod is a migration target.
-    pub(super) async fn own(
+    pub(super) async fn make_owner(
         &self,
         machine: &Machine,
         address: IpAddr,

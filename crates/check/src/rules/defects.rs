@@ -41,16 +41,16 @@ fn new_finding(path: &str, defects: &[&Defect]) -> Finding {
         format!("{} {}", short(path), description(defects, &evidence)),
         Evidence::Undecodable(Box::new(evidence)),
     )
-    .on_nodes(defects.iter().find_map(|defect| node(defect)))
+    .on_nodes(defects.iter().find_map(|defect| node_of_key(defect)))
 }
 
 /// Describes the first defect of an object, such as `does not parse: expected a number`.
 fn description(defects: &[&Defect], evidence: &UndecodableEvidence) -> String {
     if let Some(reason) = evidence.reasons.first() {
-        return format!("{}: {}", problem(defects), short(reason));
+        return format!("{}: {}", problem_of(defects), short(reason));
     }
     let Some(FieldDefect { field, reason }) = evidence.fields.first() else {
-        return problem(defects).to_owned();
+        return problem_of(defects).to_owned();
     };
     let first = format!("has a bad field {field}: {}", short(reason));
     match evidence.fields.len() {
@@ -60,7 +60,7 @@ fn description(defects: &[&Defect], evidence: &UndecodableEvidence) -> String {
 }
 
 /// Describes the problem with a key or value, without the reason.
-fn problem(defects: &[&Defect]) -> &'static str {
+fn problem_of(defects: &[&Defect]) -> &'static str {
     let is_key_bad = defects
         .iter()
         .any(|defect| matches!(defect.kind, DefectKind::Key(_)));
@@ -75,7 +75,7 @@ fn problem(defects: &[&Defect]) -> &'static str {
 }
 
 /// Returns the node that the key of an affinity, node or endpoint names; `None` for other keys.
-fn node(defect: &Defect) -> Option<String> {
+fn node_of_key(defect: &Defect) -> Option<String> {
     match defect.key.as_ref()? {
         Key::Affinity(key) if key.kind == AffinityType::Host => Some(key.node.clone()),
         Key::Node(name) => Some(name.clone()),

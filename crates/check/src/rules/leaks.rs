@@ -37,7 +37,7 @@ pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
             RecordedOwner::Unnamed => vec![LeakReason::UnknownOwner],
             RecordedOwner::Idle => {
                 if *claim == Claim::Service && !awaits_status(context, record) {
-                    push(out, extra_address(context, record));
+                    push_merged(out, extra_address(context, record));
                 }
                 continue;
             }
@@ -45,12 +45,12 @@ pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
             _ => continue,
         };
         let workloads = owners.workloads(claim);
-        push(out, leaked_address(context, record, claim, reasons, &workloads));
+        push_merged(out, leaked_address(context, record, claim, reasons, &workloads));
     }
 }
 
 /// Adds a finding. If overlapping blocks record the address, their findings come one after another and are merged.
-fn push(out: &mut Vec<Finding>, finding: Finding) {
+fn push_merged(out: &mut Vec<Finding>, finding: Finding) {
     let previous = out
         .last_mut()
         .filter(|previous| previous.code == finding.code && previous.subject == finding.subject);

@@ -185,7 +185,7 @@ impl Explanation {
             }
         }
         if parts.is_empty() {
-            parts.push(self.given(who, node));
+            parts.push(self.given_in_words(who, node));
         }
         for answer in &self.families {
             if !answer.is_needed
@@ -215,7 +215,7 @@ impl Explanation {
 
     /// Describes the addresses that are given, and the conditions of that: a second attempt, or labels of the
     /// namespace.
-    fn given(&self, who: &str, node: &str) -> String {
+    fn given_in_words(&self, who: &str, node: &str) -> String {
         let mut given: Vec<IpAddr> = Vec::new();
         for family in &self.families {
             if let Ok(assigned) = &family.answer.outcome {
@@ -300,7 +300,7 @@ fn explain_node(context: &Context<'_>, changed: &Snapshot, name: &str) -> Option
         if let Some(refused) = answers.outlook.cluster_refusal() {
             answer.outcome = Err(refused);
         }
-        explained.add(&answers, family, answer);
+        explained.add_answer(&answers, family, answer);
     }
     explained.note_unasked(&answers, &kind.families);
     // Where another IPAM serves pods, tunnels have its addresses.
@@ -418,7 +418,7 @@ fn explain_waiting(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &st
     let mut asked_families = [false; 2];
     for (family, answer) in family_answers {
         asked_families[family as usize] = true;
-        explained.add(&answers, family, answer);
+        explained.add_answer(&answers, family, answer);
     }
     if answers.asks_for_any_family(pod) {
         explained.note_unasked(&answers, &asked_families);
@@ -444,7 +444,7 @@ impl Explanation {
 
     /// Adds the answer for a family that is asked for, with the holder of the address that it names, and the namespaces
     /// that the pool serves.
-    fn add(&mut self, answers: &Answers<'_, '_>, family: Family, answer: Answer) {
+    fn add_answer(&mut self, answers: &Answers<'_, '_>, family: Family, answer: Answer) {
         let snapshot = answers.context.snapshot;
         let mut holder = None;
         let mut namespaces = None;

@@ -108,12 +108,12 @@ impl Export {
 
     /// The next lines; `None` at the end of the file.
     pub fn piece(&mut self) -> FileResult<Option<Piece>> {
-        Ok(self.lines.several()?.map(Piece))
+        Ok(self.lines.next_lines()?.map(Piece))
     }
 
     /// Reads to the end of the file, which verifies the checksum of a compressed file.
     pub fn finish(&mut self) -> FileResult<()> {
-        while self.lines.several()?.is_some() {}
+        while self.lines.next_lines()?.is_some() {}
         Ok(())
     }
 }
@@ -291,7 +291,7 @@ impl Lines {
 
     /// Reads about [`PIECE`] bytes in complete lines; `None` at the end. After an error, first returns the lines that
     /// were read before it.
-    fn several(&mut self) -> FileResult<Option<Vec<u8>>> {
+    fn next_lines(&mut self) -> FileResult<Option<Vec<u8>>> {
         if let Some(error) = self.failed.take() {
             return Err(self.failure(error));
         }

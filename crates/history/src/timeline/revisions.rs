@@ -50,14 +50,14 @@ pub fn timeline(kept: &Kept, journaled: &[JournaledWrite], about: &HistorySubjec
         anchors: vec![end],
     };
     for version in &kept.base {
-        reader.take(version, Place::First);
+        reader.take_version(version, Place::First);
     }
     for version in &kept.changes {
-        reader.take(version, Place::Later);
+        reader.take_version(version, Place::Later);
     }
     for (revision, raw) in events_of_journals(kept, journaled, about) {
         let is_relevant = true;
-        reader.add(revision, raw, is_relevant);
+        reader.add_event(revision, raw, is_relevant);
     }
 
     let mut events_by_revision = reader.events;
@@ -98,7 +98,7 @@ enum Place {
 
 impl Reader<'_> {
     /// Adds the events between the last state of an object and this version.
-    fn take(&mut self, version: &Version, place: Place) {
+    fn take_version(&mut self, version: &Version, place: Place) {
         let Ok(Some(key)) = Key::parse(&version.path) else {
             return;
         };
@@ -131,7 +131,7 @@ impl Reader<'_> {
             raw.event.revision = Some(revision);
             raw.event.by.clone_from(&run);
             let is_relevant = concerns(&raw.event, [before.as_ref(), Some(&after)], self.about);
-            self.add(revision, raw, is_relevant);
+            self.add_event(revision, raw, is_relevant);
         }
         self.states.insert(key, (revision, after));
     }
@@ -156,7 +156,7 @@ impl Reader<'_> {
     }
 
     /// Adds the known times of an event, and the event itself if `is_relevant`.
-    fn add(&mut self, revision: i64, raw: Raw, is_relevant: bool) {
+    fn add_event(&mut self, revision: i64, raw: Raw, is_relevant: bool) {
         if let Some(Recorded::Time(time) | Recorded::Copied(time)) = raw.recorded {
             self.anchors.push(Anchor {
                 revision,

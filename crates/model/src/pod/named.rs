@@ -59,7 +59,7 @@ impl Named {
                 continue;
             }
             if let Some(address) = cidr::parse_address(text) {
-                self.add(address, sources);
+                self.add_address(address, sources);
             } else {
                 let reason = format!("{text:?} is not an address");
                 self.defects.push(FieldDefect::new(field, reason));
@@ -93,14 +93,14 @@ impl Named {
         };
         for text in texts {
             if let Some(address) = cidr::parse_address(&text) {
-                self.add(address, sources);
+                self.add_address(address, sources);
             }
         }
     }
 
     /// Adds an address, or further sources that name it.
-    fn add(&mut self, address: IpAddr, sources: evidence::Bits) {
-        if let Some(position) = self.position(address) {
+    fn add_address(&mut self, address: IpAddr, sources: evidence::Bits) {
+        if let Some(position) = self.position_of(address) {
             let (_, all_sources) = &mut self.addresses[position];
             *all_sources |= sources;
             return;
@@ -113,7 +113,7 @@ impl Named {
 
     /// Returns the position of an address; `None` if it was not added yet. A pod has one or two, but an annotation can
     /// name tens of thousands, which are searched by a map.
-    fn position(&mut self, address: IpAddr) -> Option<usize> {
+    fn position_of(&mut self, address: IpAddr) -> Option<usize> {
         if self.addresses.len() < FEW {
             return self.addresses.iter().position(|(added, _)| *added == address);
         }

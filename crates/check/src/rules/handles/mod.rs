@@ -65,7 +65,7 @@ impl<'s> Checker<'_, 's> {
             if is_recorded {
                 self.check_counts(group, object, out);
             } else {
-                out.push(self.orphan(group, object));
+                out.push(self.orphan_handle(group, object));
             }
             return;
         }
@@ -75,12 +75,12 @@ impl<'s> Checker<'_, 's> {
         }
         if is_recorded {
             if has_read(Source::Handles) {
-                out.push(self.missing(group));
+                out.push(self.missing_handle(group));
             }
         } else if has_read(Source::Blocks) {
             // Only handles with a carriage return in their ID exist.
             for stray in &group.strays {
-                out.push(self.orphan(group, stray));
+                out.push(self.orphan_handle(group, stray));
             }
         }
     }
@@ -97,7 +97,7 @@ impl<'s> Checker<'_, 's> {
     }
 
     /// Reports a handle that no record names. The finding depends on the handle and on all blocks that it counts.
-    fn orphan(&self, group: &Group<'_, 's>, object: &'s StoredHandle) -> Finding {
+    fn orphan_handle(&self, group: &Group<'_, 's>, object: &'s StoredHandle) -> Finding {
         let id = object.value.id().to_string();
         let evidence = HandleEvidence {
             revision: Some(object.revision.to_string()),
@@ -116,7 +116,7 @@ impl<'s> Checker<'_, 's> {
     }
 
     /// Reports a handle that records name, but that does not exist.
-    fn missing(&self, group: &Group<'_, '_>) -> Finding {
+    fn missing_handle(&self, group: &Group<'_, '_>) -> Finding {
         let id = group.id.to_string();
         let blocks = count_by_block(None, &group.records);
         let evidence = group_evidence(group, None, blocks, addresses_of(&group.records));
