@@ -160,6 +160,30 @@ fn archives_of_all_clusters_are_written_compared_and_searched() {
 }
 
 #[test]
+fn clusters_with_one_archive_are_refused() {
+    let (folder, _, address) = before_and_after();
+    let archives = folder.at("archives");
+    folder.run(&format!("export --archive {archives}")).succeeded();
+    folder.write(
+        "fleet.yaml",
+        "clusters: [{name: a/b, datastore: data/a.jsonl}, {name: a_b, datastore: data/b.jsonl}]",
+    );
+    let refusal =
+        "the exports of \"a/b\" and \"a_b\" would have the same name: a_b\nhint: rename one of the clusters";
+    for line in [
+        format!("history --archive {archives} --ip {address}"),
+        format!("diff --archive {archives} --at {EARLIER}23:59Z"),
+        format!("diff {}", folder.at("data")),
+        format!("export --archive {}", folder.at("new")),
+        format!("export {}", folder.at("new")),
+    ] {
+        folder.run(&line).refused(2, refusal);
+    }
+    assert!(!fs::exists(folder.at("new")).unwrap());
+    folder.run(&format!("history --ip {address}")).prints("Known in ");
+}
+
+#[test]
 fn every_cluster_that_knows_an_address_says_who_had_it() {
     let (folder, fleet) = fleet(&[FleetFault::SharedAddresses]);
     let etcd = Etcd::of(&fleet.clusters[1].1).unwrap();

@@ -6,7 +6,6 @@ mod folder;
 mod run;
 mod source;
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -98,25 +97,34 @@ impl Fleet {
     /// Reads the clusters as they were at an earlier time, from a file or folder like the one for `--fleet`.
     ///
     /// # Errors
-    /// The same as for [`Self::read`], and if two clusters have the same path in the folder of a fleet.
+    /// The same as for [`Self::read`] and [`Self::require_distinct_places`].
     pub(crate) fn earlier(path: &Path) -> Result<Earlier> {
         let fleet = Self::read(path, &unattended())?;
+        fleet.require_distinct_places()?;
         let mut clusters = BTreeMap::new();
         for cluster in fleet.clusters {
-            match clusters.entry(place_in_fleet(&cluster)) {
-                Entry::Vacant(entry) => _ = entry.insert(cluster),
-                Entry::Occupied(other) => {
-                    return Err(Failure::usage(format!(
-                        "{}: the exports of {:?} and {:?} would have the same name",
-                        path.display(),
-                        other.get().name,
-                        cluster.name
-                    ))
-                    .hint("rename one of the clusters"));
-                }
-            }
+            clusters.insert(place_in_fleet(&cluster), cluster);
         }
         Ok(Earlier(clusters))
+    }
+
+    /// Refuses two clusters whose exports or archives would be the same in the folder of a fleet, such as `a/b` and
+    /// `a_b`: one of them would be read or written as the other.
+    pub(crate) fn require_distinct_places(&self) -> Result<()> {
+        let mut names: BTreeMap<PathBuf, &str> = BTreeMap::new();
+        for cluster in &self.clusters {
+            let place = place_in_fleet(cluster);
+            if let Some(other) = names.get(&place) {
+                return Err(Failure::usage(format!(
+                    "the exports of {other:?} and {:?} would have the same name: {}",
+                    cluster.name,
+                    place.display()
+                ))
+                .hint("rename one of the clusters"));
+            }
+            names.insert(place, &cluster.name);
+        }
+        Ok(())
     }
 }
 
@@ -180,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn earlier_clusters_whose_exports_have_one_name_are_refused() {
+    fn clusters_whose_exports_have_one_name_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("fleet.yaml");
         let fleet = |second: &str| {

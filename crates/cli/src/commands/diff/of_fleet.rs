@@ -29,7 +29,8 @@ enum Old<'a> {
 /// Compares each cluster with its earlier state, and prints the differences; exit code 1 if there are any.
 ///
 /// # Errors
-/// If an option only makes sense for one cluster, or the earlier states cannot be found. Clusters that cannot be read
+/// If an option only makes sense for one cluster, the earlier states cannot be found, or two clusters have the same
+/// earlier state. Clusters that cannot be read
 /// are reported and skipped.
 pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
     let selection = &args.selection;
@@ -56,6 +57,8 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
             )
             .hint("for example a folder that `export --fleet` has written: see docs/fleet.md")),
         };
+
+    fleet.require_distinct_places()?;
 
     let (mut list, new_clusters) = documents(
         fleet,

@@ -29,6 +29,7 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
     for cluster in &fleet.clusters {
         paths.push(place(folder, cluster, ending));
     }
+    fleet.require_distinct_places()?;
     prepare(&paths, args)?;
     for note in &fleet.notes {
         console.note(note);
@@ -66,16 +67,8 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
     }
 }
 
-/// Creates the folders. Refuses two clusters with the same file, and existing files without `--overwrite`.
+/// Creates the folders. Refuses existing files without `--overwrite`.
 fn prepare(paths: &[PathBuf], args: &ExportArgs) -> Result<()> {
-    let mut sorted: Vec<&PathBuf> = paths.iter().collect();
-    sorted.sort();
-    if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Failure::usage(format!(
-            "two clusters would be written to {}",
-            pair[0].display()
-        )));
-    }
     // An archive is a folder, to which an export is added.
     let may_exist = args.overwrite || args.archive.is_some();
     if let Some(existing) = paths.iter().find(|path| path.exists())

@@ -19,7 +19,8 @@ use crate::render::text::count;
 /// Prints the events of an address in each cluster; exit code 1 if there are none.
 ///
 /// # Errors
-/// If the object is not an address, since nodes, blocks and handles belong to one cluster.
+/// If the object is not an address, since nodes, blocks and handles belong to one cluster, or if two clusters have the
+/// same archive.
 pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
     let Object::Address(address) = args.object().by_form() else {
         let message = "with several clusters, `history` needs an address";
@@ -27,6 +28,9 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
         return Err(Failure::usage(message).hint(hint));
     };
 
+    if args.archive.is_some() {
+        fleet.require_distinct_places()?;
+    }
     let reader = HistoryReader {
         args,
         address,
