@@ -82,6 +82,17 @@ pub(crate) struct OfFleet {
 }
 
 impl Console {
+    /// Returns the console of one cluster of a fleet: messages begin with the cluster's name.
+    pub(crate) fn of_cluster(&self, name: &str) -> Self {
+        Self {
+            fleet: Some(OfFleet {
+                name: Arc::from(name),
+                printed: Arc::default(),
+            }),
+            ..self.clone()
+        }
+    }
+
     /// Creates the console from the global options and the environment.
     pub(crate) fn new(global: &Global) -> Self {
         let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");

@@ -43,6 +43,21 @@ fn later_commands_name_a_killed_run(flavour: Flavour) {
             .says(&undo);
     }
 
+    // The check of a fleet names the cluster, too, and the undo has the connection of that cluster.
+    let fleet = site.home().join("fleet.yaml");
+    let server = site.server.kubeconfig().display().to_string();
+    std::fs::write(
+        &fleet,
+        format!("clusters: [{{name: east, kubeconfig: {server:?}}}]"),
+    )
+    .unwrap();
+    let check = [&["check", "--fleet", fleet.to_str().unwrap()], &AT_ONCE[..]].concat();
+    let check_fleet = || Run::of(&mut command_in(site.home(), &check));
+    check_fleet()
+        .says("note: east: the run `release --leaked` of ")
+        .says(&format!("hint: east: `calipam undo {journal}"))
+        .says(&server);
+
     site.undo(&journal)
         .exits(1)
         .does_not_say(" did not finish: it wrote ");
@@ -50,6 +65,7 @@ fn later_commands_name_a_killed_run(flavour: Flavour) {
     for command in commands {
         site.run_at_once(command, &[]).does_not_say("did not finish");
     }
+    check_fleet().does_not_say("did not finish");
 }
 
 /// The signal arrives while etcd answers, so the run ends by itself.

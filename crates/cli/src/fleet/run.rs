@@ -1,7 +1,7 @@
 //! Reads clusters in parallel.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use calipam_workflow::Access;
 use super::{Fleet, Named};
 use crate::args::FleetArgs;
 use crate::connect;
-use crate::console::{Console, OfFleet};
+use crate::console::Console;
 use crate::exit::{self, Kind, Outcome, Result};
 use crate::hints;
 use crate::operator::Person;
@@ -41,13 +41,7 @@ pub(crate) fn each<T: Send>(
                 break;
             };
 
-            let console = Console {
-                fleet: Some(OfFleet {
-                    name: Arc::from(cluster.name.as_str()),
-                    printed: Arc::default(),
-                }),
-                ..console.clone()
-            };
+            let console = console.of_cluster(&cluster.name);
             let result = hints::for_cluster(&cluster.name, || work(cluster, &console));
             // Poisoning is ignored, since a panic in a worker also ends the scope with a panic.
             done.lock()

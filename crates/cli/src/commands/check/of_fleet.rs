@@ -12,9 +12,11 @@ use jiff::Timestamp;
 
 use super::{Checker, meaning, print, worst, write_files};
 use crate::args::{CheckArgs, CheckOptions};
+use crate::commands::journals;
 use crate::console::Console;
 use crate::exit::{self, Outcome, Result};
 use crate::fleet::{Fleet, Named, ReadOfCluster, each, read, refuse};
+use crate::hints;
 use crate::render::fleet::FleetReport;
 use crate::render::text::count;
 
@@ -90,7 +92,21 @@ pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Con
         let printed = print_with_hint(&report, args, console);
         printed.and(write_files(&report, args))?;
     }
+    note_unfinished_runs(&report, console);
     Ok(outcome)
+}
+
+/// Names the runs that did not finish on clusters with findings, as the check of one cluster does.
+fn note_unfinished_runs(report: &FleetReport, console: &Console) {
+    for cluster in &report.clusters {
+        if !cluster.is_live || cluster.report.findings.is_empty() {
+            continue;
+        }
+        let console = console.of_cluster(&cluster.name);
+        hints::for_cluster(&cluster.name, || {
+            journals::note_unfinished(&cluster.report.cluster.guid, &console);
+        });
+    }
 }
 
 /// Prints a report of a fleet, with a hint about its worst finding.
