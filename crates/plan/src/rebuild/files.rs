@@ -1,6 +1,6 @@
 //! Files with the blocks before and after a plan, for people to compare.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use calipam_model::IpNet;
 use calipam_model::block::{BlockContent, BlockOwner};
@@ -29,23 +29,37 @@ fn as_stored(datastore: DatastoreKind, cidr: IpNet, value: Value) -> Value {
 /// Returns one file for each host, by file name. Each line is one of the host's blocks, as it is after the plan. The
 /// rebuild scripts for Calico 2.x wrote files in this form.
 pub fn host_files(files: &[BlockFile]) -> BTreeMap<String, String> {
-    let mut hosts: BTreeMap<String, String> = BTreeMap::new();
+    let mut lines_by_host: BTreeMap<String, String> = BTreeMap::new();
     for after in files.iter().filter_map(|file| file.after.as_ref()) {
         let owner = after["affinity"].as_str().map(BlockOwner::parse);
         if let Some(host) = owner.as_ref().and_then(BlockOwner::host) {
-            let lines = hosts.entry(file_name_of(host)).or_default();
+            let lines = lines_by_host.entry(host.to_owned()).or_default();
             lines.push_str(&format!("{after}\n"));
         }
     }
 
-    hosts
+    let block_names: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
+    let mut host_files: BTreeMap<String, String> = BTreeMap::new();
+    for (host, lines) in lines_by_host {
+        let is_taken = |name: &str| host_files.contains_key(name) || block_names.contains(name);
+        host_files.insert(file_name_of(&host, is_taken), lines);
+    }
+    host_files
 }
 
-/// Returns a file name for a host. Characters that a file system could refuse become hyphens.
-fn file_name_of(host: &str) -> String {
+/// Returns a file name for a host. Characters that a file system could refuse become hyphens. A number is appended if
+/// the file of another host, or of a block, has the name.
+fn file_name_of(host: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let is_kept = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let name = host.replace(|c: char| !is_kept(c), "-");
-    format!("{}.json", name.trim_start_matches('.'))
+    let legal = host.replace(|c: char| !is_kept(c), "-");
+    let stem = legal.trim_start_matches('.');
+    let mut name = format!("{stem}.json");
+    let mut number = 1;
+    while is_taken(&name) {
+        number += 1;
+        name = format!("{stem}-{number}.json");
+    }
+    name
 }
 
 /// A block before and after a plan, in etcd's JSON form.
@@ -111,4 +125,38 @@ fn json_of_blocks(snapshot: &Snapshot) -> HashMap<IpNet, Value> {
         by_cidr.insert(block.key, json);
     }
     by_cidr
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn hosts_and_blocks_whose_file_names_coincide_have_files_of_their_own() {
+        let block = |third: u8, host: &str| BlockFile {
+            cidr: format!("10.0.{third}.0/26").parse().unwrap(),
+            name: format!("10-0-{third}-0-26.json"),
+            before: None,
+            after: Some(json!({"affinity": format!("host:{host}")})),
+        };
+        let line = |host: &str| format!("{{\"affinity\":\"host:{host}\"}}\n");
+        let files = [
+            block(0, "a-b"),
+            block(1, "a:b"),
+            block(2, "a-b"),
+            block(3, "10.0.0.0/26"),
+            block(4, "10-0-0-0-26"),
+        ];
+        assert_eq!(
+            host_files(&files),
+            BTreeMap::from([
+                ("a-b.json".to_owned(), line("a-b").repeat(2)),
+                ("a-b-2.json".to_owned(), line("a:b")),
+                ("10.0.0.0-26.json".to_owned(), line("10.0.0.0/26")),
+                ("10-0-0-0-26-2.json".to_owned(), line("10-0-0-0-26")),
+            ])
+        );
+    }
 }
