@@ -48,8 +48,8 @@ impl OutputFile {
     }
 }
 
-/// Writes a file. A regular file is replaced atomically: readers see either the old or the new content, and after a
-/// failure the old content remains.
+/// Writes a file, through symbolic links, as a shell does. A regular file is replaced atomically: readers see either the
+/// old or the new content, and after a failure the old content remains.
 pub(crate) fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     replace(path, write).map_err(Failure::io_at("write", path))
 }
@@ -59,8 +59,7 @@ const BUFFER: usize = 1 << 16;
 
 /// Replaces a file in one step, so that readers never see an incomplete one.
 fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    // A symbolic link is kept; its target is replaced.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = &behind_links(path)?;
     let existing = fs::metadata(path).ok();
     if let Some(existing) = &existing {
         if existing.is_dir() {
@@ -89,7 +88,29 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     set_mode(file.path(), existing.as_ref())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
-    Ok(())
+    match regular::sync_folder(folder) {
+        // A folder that may be written, but not listed, cannot be opened.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced,
+    }
+}
+
+/// The maximum number of links that are followed, as in Linux.
+const MOST_LINKS: usize = 40;
+
+/// Follows symbolic links, which are kept. The file behind the last one need not exist.
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        if let Ok(existing) = fs::canonicalize(&path) {
+            return Ok(existing);
+        }
+        let Ok(target) = fs::read_link(&path) else {
+            return Ok(path);
+        };
+        path = regular::folder_of(&path).join(target);
+    }
+    Err(io::Error::other("its symbolic links form a loop"))
 }
 
 /// Gives a file the mode of the one that it replaces. A new file is readable for all users, since the Prometheus collector
@@ -157,6 +178,22 @@ mod tests {
         super::write(&link, |out| out.write_all(b"through the link")).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&path).unwrap(), b"through the link");
+
+        // A link may be there before its target is.
+        let target = folder.path().join("created");
+        for (link, its_target) in [("first", "second"), ("second", "created")] {
+            std::os::unix::fs::symlink(its_target, folder.path().join(link)).unwrap();
+        }
+        let first = folder.path().join("first");
+        super::write(&first, |out| out.write_all(b"through two links")).unwrap();
+        assert!(fs::symlink_metadata(&first).unwrap().is_symlink());
+        assert_eq!(fs::read(&target).unwrap(), b"through two links");
+        let ring = folder.path().join("ring");
+        std::os::unix::fs::symlink(&ring, &ring).unwrap();
+        let refused = super::write(&ring, |out| out.write_all(b"x")).unwrap_err();
+        assert!(refused.message.contains("form a loop"), "{}", refused.message);
+        assert!(fs::symlink_metadata(&ring).unwrap().is_symlink());
+
         assert!(super::write(Path::new("/dev/null"), |out| out.write_all(b"x")).is_ok());
     }
 }
