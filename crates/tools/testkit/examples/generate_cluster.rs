@@ -30,7 +30,12 @@ fn run(words: &[&str]) -> Result<(), String> {
             written.map_err(|e| format!("cannot write the file: {e}"))
         }
         ["etcd", seed, count, endpoint] => {
-            let cluster = Cluster::all_faults(ClusterSpec::new(number(seed)?).wide(), number(count)?);
+            let count: usize = number(count)?;
+            let most = Cluster::MOST_OF_EACH_FAULT;
+            if count > most {
+                return Err(format!("the cluster has room for at most {most} of each fault"));
+            }
+            let cluster = Cluster::all_faults(ClusterSpec::new(number(seed)?).wide(), count);
             cluster.write_to_etcd(endpoint).map_err(|e| e.to_string())
         }
         _ => Err("usage: generate_cluster example FILE | generate_cluster etcd SEED COUNT ENDPOINT".into()),

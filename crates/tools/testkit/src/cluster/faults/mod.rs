@@ -317,6 +317,9 @@ impl Cluster {
         (0..count).for_each(|_| apply(self));
     }
 
+    /// The largest number of each fault for which a wide cluster has enough spare blocks, nodes and pools.
+    pub const MOST_OF_EACH_FAULT: usize = 128;
+
     /// Creates a small cluster with `count` of each fault that can be combined and that etcd can have.
     pub fn all_faults(spec: ClusterSpec, count: usize) -> Self {
         let mut cluster = Self::small(spec);
@@ -372,5 +375,16 @@ impl Cluster {
     fn missing_node(&mut self) -> String {
         self.next_spare += 1;
         format!("gone-{}", self.next_spare)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wide_cluster_has_room_for_many_of_each_fault() {
+        // Panics if there is not.
+        Cluster::all_faults(ClusterSpec::new(1).wide(), Cluster::MOST_OF_EACH_FAULT);
     }
 }
