@@ -184,6 +184,11 @@ impl Pool {
         Selector::parse(&self.namespace_selector)
     }
 
+    /// True if the pool serves only pods of namespaces with certain labels.
+    pub fn selects_namespaces(&self) -> bool {
+        !self.namespace_selector.is_empty()
+    }
+
     /// True if the pool permits the use.
     pub fn allows(&self, wanted: PoolUse) -> bool {
         self.allowed_uses.contains(&wanted)

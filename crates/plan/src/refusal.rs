@@ -34,7 +34,7 @@ impl Refused {
 /// Refuses a pool that Calico would not create again, with other CIDRs: one with a namespace selector that is usable for
 /// tunnels.
 pub(crate) fn can_be_copied(pool: &Pool) -> Result<()> {
-    if pool.namespace_selector.is_empty() || !pool.allows(PoolUse::Tunnel) {
+    if !pool.selects_namespaces() || !pool.allows(PoolUse::Tunnel) {
         return Ok(());
     }
     Err(Refused::new(format!(

@@ -6,6 +6,7 @@ use calipam_assign::{Refused, Wanted};
 use calipam_model::IpNet;
 use calipam_model::node::Node;
 use calipam_model::pod::Pod;
+use calipam_model::pool::Pool;
 use calipam_model::snapshot::{DatastoreKind, Source};
 use calipam_model::text::Text;
 use jiff::SignedDuration;
@@ -200,7 +201,7 @@ impl<'a, 'c, 's> Requests<'a, 'c, 's> {
         Self {
             answers,
             namespaces_ask: namespaces.any(|namespace| namespace.annotations != Default::default()),
-            selects_namespaces: pools.any(|pool| !pool.namespace_selector.is_empty()),
+            selects_namespaces: pools.any(Pool::selects_namespaces),
         }
     }
 

@@ -296,7 +296,7 @@ impl<'c, 's> Services<'c, 's> {
             return Ok(None);
         };
         let namespace = outlook.namespace(&service.namespace);
-        let selects_namespaces = self.pools.iter().any(|pool| !pool.namespace_selector.is_empty());
+        let selects_namespaces = self.pools.iter().any(|pool| pool.selects_namespaces());
         if namespace.is_none() && selects_namespaces {
             return Ok(None);
         }

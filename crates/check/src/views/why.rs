@@ -452,7 +452,7 @@ impl Explanation {
             Ok(given) => {
                 let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
                 let is_selective =
-                    |pool: &&Pool| pool.cidr.contains(&given.address) && !pool.namespace_selector.is_empty();
+                    |pool: &&Pool| pool.cidr.contains(&given.address) && pool.selects_namespaces();
                 let pool = pools.find(is_selective);
                 namespaces = pool.map(|pool| pool.namespace_selector.clone());
             }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use calipam_files::objects::names::{affinity_name, block_name, handle_name};
+use calipam_files::objects::names::affinity_name;
 use calipam_files::objects::{Encoding, protobuf};
 use calipam_model::key::{DEFAULT, Key};
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
+use calipam_model::{cidr, handle};
 
 use crate::error::{Error, Failure, Result};
 use crate::kubernetes::client::KubeClient;
@@ -115,9 +116,9 @@ pub(crate) fn incomplete(client: &KubeClient, kind: &Kind) -> Error {
 /// The kind and path of the object with this key; `None` for keys without an object in Kubernetes.
 pub(crate) fn locate(client: &KubeClient, key: &Key) -> Option<(Kind, String)> {
     let (source, namespace, name) = match key {
-        Key::Block(cidr) => (Source::Blocks, "", block_name(*cidr)),
+        Key::Block(cidr) => (Source::Blocks, "", cidr::resource_name(*cidr)),
         Key::Affinity(key) => (Source::Affinities, "", affinity_name(key)),
-        Key::Handle(id) => (Source::Handles, "", handle_name(id)),
+        Key::Handle(id) => (Source::Handles, "", handle::resource_name(id)),
         Key::Node(name) => (Source::Nodes, "", name.clone()),
         Key::Pod { namespace, name } => (Source::Pods, namespace.as_str(), name.clone()),
         Key::Service { namespace, name } => (Source::Services, namespace.as_str(), name.clone()),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use calipam_assign::Family;
 use calipam_files::objects::Accept;
-use calipam_files::objects::names::{cidr_of_block, handle_name};
+use calipam_files::objects::names::cidr_of_block;
+use calipam_model::handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
 
@@ -35,7 +36,7 @@ pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str)
     match kind {
         NameKind::Handles => {
             let ids = objects
-                .ids(read_some(&objects, &handle_name(begin)).await?)
+                .ids(read_some(&objects, &handle::resource_name(begin)).await?)
                 .await?;
             Ok(ids.into_iter().filter(|id| id.starts_with(begin)).collect())
         }

@@ -34,10 +34,7 @@ pub(crate) async fn add(client: &Arc<KubeClient>, snapshot: &mut Snapshot) {
 }
 
 fn pool_selects_namespaces(snapshot: &Snapshot) -> bool {
-    snapshot
-        .pools
-        .iter()
-        .any(|pool| !pool.value.namespace_selector.is_empty())
+    snapshot.pools.iter().any(|pool| pool.value.selects_namespaces())
 }
 
 pub(crate) async fn list<T: Take>(client: &Arc<KubeClient>) -> Result<Listed<T>> {

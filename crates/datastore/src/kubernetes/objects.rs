@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem::{replace, take};
 
-use calipam_files::objects::names::{affinity_name, block_name, handle_name};
+use calipam_files::objects::names::affinity_name;
 use calipam_files::objects::{name_in_kind, path};
 use calipam_model::changes::merge;
 use calipam_model::key::{DEFAULT, Key};
 use calipam_model::snapshot::{Defect, DefectKind, Revision, Snapshot, Source, Versioned};
+use calipam_model::{cidr, handle};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Changed {
@@ -25,8 +26,10 @@ pub(super) struct Changed {
 /// an object's name.
 macro_rules! each_list {
     ($do:ident) => {
-        $do!(blocks, Source::Blocks, |block| block_name(block.key));
-        $do!(handles, Source::Handles, |handle| handle_name(
+        $do!(blocks, Source::Blocks, |block| cidr::resource_name(
+            block.key
+        ));
+        $do!(handles, Source::Handles, |handle| handle::resource_name(
             &handle.id().to_string()
         ));
         $do!(affinities, Source::Affinities, |affinity| affinity_name(
@@ -163,8 +166,8 @@ fn old_path(changed: &Changed, defects: &[Defect]) -> String {
             continue;
         }
         match &defect.key {
-            Some(Key::Block(cidr)) => name = block_name(*cidr),
-            Some(Key::Handle(id)) => name = handle_name(id),
+            Some(Key::Block(cidr)) => name = cidr::resource_name(*cidr),
+            Some(Key::Handle(id)) => name = handle::resource_name(id),
             Some(Key::Affinity(key)) => name = affinity_name(key),
             _ => {}
         }

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use calipam_model::IpNet;
 use calipam_model::affinity::{AFFINITY_TYPE, Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::{BlockContent, RecordDetail};
-use calipam_model::cidr::parse_cidr;
+use calipam_model::cidr::{self, parse_cidr};
 use calipam_model::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration, parse_go_bool};
-use calipam_model::handle::Handle;
+use calipam_model::handle::{self, Handle};
 use calipam_model::key::DEFAULT;
 use calipam_model::pool::{Pool, Reservation};
 use calipam_model::snapshot::{FieldDefect, Snapshot, StoredBlock, Versioned};
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use super::list_splitter::Encoding;
 use super::meta::{Meta, identify};
-use super::names::{affinity_name, block_name, cidr_of_block, handle_name};
+use super::names::{affinity_name, cidr_of_block};
 use super::{Added, Result, to_json};
 
 /// A custom resource whose `spec` is read later.
@@ -53,7 +53,7 @@ pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Ad
     let content = BlockContent::parse_with(spec, snapshot.records)?;
     let mut key = content.cidr();
     let mut defects = Vec::new();
-    let expected_name = block_name(key);
+    let expected_name = cidr::resource_name(key);
     if meta.name != expected_name {
         match cidr_of_block(&meta.name) {
             Some(cidr_of_name) => key = cidr_of_name,
@@ -91,7 +91,7 @@ fn wrong_name(name: &str, expected: &str) -> Vec<FieldDefect> {
 pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (meta, spec) = CustomResource::read(json)?;
     let handle = Handle::parse_spec(spec)?;
-    let defects = wrong_name(&meta.name, &handle_name(&handle.id().to_string()));
+    let defects = wrong_name(&meta.name, &handle::resource_name(&handle.id().to_string()));
     snapshot.handles.push(Versioned {
         value: handle,
         revision: meta.revision(),

@@ -10,18 +10,13 @@ use calipam_model::{IpNet, cidr};
 /// The number of hexadecimal digits in a shortened name's hash.
 const HASH_DIGITS: usize = 11;
 
-/// The name of the block with this CIDR: `10-244-1-0-26`, `fd00-10-244---122`.
-pub fn block_name(cidr: IpNet) -> String {
-    cidr::resource_name(cidr)
-}
-
 /// A block's CIDR, from its name. `None` if no CIDR has that name.
 pub fn cidr_of_block(name: &str) -> Option<IpNet> {
     let (address, prefix) = name.rsplit_once('-')?;
     for separator in [".", ":"] {
         let text = format!("{}/{prefix}", address.replace('-', separator));
         if let Some(cidr) = cidr::parse_cidr(&text)
-            && block_name(cidr) == name
+            && cidr::resource_name(cidr) == name
         {
             return Some(cidr);
         }
@@ -31,7 +26,7 @@ pub fn cidr_of_block(name: &str) -> Option<IpNet> {
 
 /// An affinity's name: the names of its holder and its block, shortened if too long.
 pub fn affinity_name(key: &AffinityKey) -> String {
-    let block = block_name(key.cidr);
+    let block = cidr::resource_name(key.cidr);
     let name = format!("{}-{block}", key.node);
     if name.len() < MAX_OBJECT_NAME {
         return name;
@@ -44,17 +39,12 @@ pub fn affinity_name(key: &AffinityKey) -> String {
     format!("{}-{block}-{}", &key.node[..node_length], &hash[..HASH_DIGITS])
 }
 
-/// The name of the handle with this ID.
-pub fn handle_name(id: &str) -> String {
-    handle::resource_name(id)
-}
-
 /// An object's kind and name in Kubernetes, after the namespace if it has one: `IPAMBlock 10-244-1-0-26`.
 pub fn object_name(key: &Key) -> String {
     let (kind, name) = match key {
-        Key::Block(cidr) => ("IPAMBlock", block_name(*cidr)),
+        Key::Block(cidr) => ("IPAMBlock", cidr::resource_name(*cidr)),
         Key::Affinity(key) => ("BlockAffinity", affinity_name(key)),
-        Key::Handle(id) => ("IPAMHandle", handle_name(id)),
+        Key::Handle(id) => ("IPAMHandle", handle::resource_name(id)),
         Key::IpamConfig => ("IPAMConfig", "default".to_owned()),
         Key::Pool(name) => ("IPPool", name.clone()),
         Key::Reservation(name) => ("IPReservation", name.clone()),
@@ -96,7 +86,7 @@ mod tests {
             ),
         ] {
             let cidr: IpNet = cidr.parse().unwrap();
-            assert_eq!(block_name(cidr), name);
+            assert_eq!(cidr::resource_name(cidr), name);
             assert_eq!(cidr_of_block(name), Some(cidr));
         }
         for name in [

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use calipam_assign::Query;
-use calipam_files::objects::names::block_name;
 use calipam_files::objects::{Accept, Encoding, meta};
 use calipam_model::IpNet;
+use calipam_model::cidr;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
 use serde_json::value::RawValue;
@@ -46,7 +46,10 @@ pub(super) fn asked_for(queries: &[Query]) -> Option<Vec<IpNet>> {
 
 /// Reads the blocks with these CIDRs. The answers are in the same order as the CIDRs.
 pub(super) async fn blocks(client: &Arc<KubeClient>, cidrs: Vec<IpNet>) -> Result<Vec<Answer>> {
-    let mut by_name: Vec<(String, IpNet)> = cidrs.iter().map(|cidr| (block_name(*cidr), *cidr)).collect();
+    let mut by_name: Vec<(String, IpNet)> = cidrs
+        .iter()
+        .map(|cidr| (cidr::resource_name(*cidr), *cidr))
+        .collect();
     by_name.sort();
     let mut reads = Vec::new();
     for blocks in by_name.chunks(PAGE) {
