@@ -44,7 +44,7 @@ pub use self::earlier::{
 pub use self::filter::Filter;
 pub use self::finding::*;
 pub use self::finding_ages::FindingAges;
-pub use self::names::{addresses, and_more, list, names_of_mentions, names_of_owners, short};
+pub use self::names::{and_more, list, names_of_mentions, names_of_owners, short};
 pub use self::places::Places;
 pub use self::remedy::{PoolChange, Remedy, RestartReason, Topic};
 pub use self::report::{ClusterIdentity, Counts, Report};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::pod::Pod;
 use calipam_model::text::TextRef;
-use calipam_model::words::join;
+use calipam_model::words::{join, thousands};
 
 use crate::claim::Claim;
 use crate::finding::{OwnerEvidence, OwnerKind};
@@ -50,22 +50,12 @@ pub fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
         .collect();
     let further = names.count();
     if further > 0 {
-        shown.push(format!("{further} more"));
+        shown.push(format!("{} more", thousands(further)));
     }
     if shown.is_empty() {
         return "nothing".to_owned();
     }
     join(&shown)
-}
-
-/// Returns `1 address` or `2 addresses`, for example.
-pub fn addresses(count: impl std::fmt::Display) -> String {
-    let count = count.to_string();
-    if count == "1" {
-        "1 address".to_owned()
-    } else {
-        format!("{count} addresses")
-    }
 }
 
 /// Returns the end of a message that describes only the first of `count` items, such as `, and 2 more problems`.
@@ -74,7 +64,7 @@ pub fn and_more(count: usize, one: &str, many: &str) -> String {
     match count {
         0 | 1 => String::new(),
         2 => format!(", and one more {one}"),
-        _ => format!(", and {} more {many}", count - 1),
+        _ => format!(", and {} more {many}", thousands(count - 1)),
     }
 }
 
@@ -178,7 +168,7 @@ mod tests {
         assert_eq!(list(["a", "b", "c"]), "a, b and c");
         assert_eq!(list(["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
         assert_eq!(list([""; 0]), "nothing");
-        assert_eq!(addresses(1), "1 address");
-        assert_eq!(addresses(0), "0 addresses");
+        assert_eq!(list(std::iter::repeat_n("a", 1237)), "a, a, a and 1,234 more");
+        assert_eq!(and_more(1236, "block", "blocks"), ", and 1,235 more blocks");
     }
 }

@@ -24,8 +24,10 @@ pub fn thousands(number: impl Display) -> String {
 }
 
 /// A number with its unit: `1 block`, `16,384 blocks`.
-pub fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{} {}", thousands(number), if number == 1 { one } else { many })
+pub fn count(number: impl Display, one: &str, many: &str) -> String {
+    let number = thousands(number);
+    let unit = if number == "1" { one } else { many };
+    format!("{number} {unit}")
 }
 
 /// Joins words into a phrase: `a`, `a and b`, `a, b and c`.
@@ -115,10 +117,10 @@ mod tests {
             thousands(u128::MAX),
             "340,282,366,920,938,463,463,374,607,431,768,211,455"
         );
-        let expected = ("1 block".into(), "0 blocks".into());
+        let blocks = |number: i64| count(number, "block", "blocks");
         assert_eq!(
-            (count(1, "block", "blocks"), count(0, "block", "blocks")),
-            expected
+            [1, 0, -1, 16_384].map(blocks),
+            ["1 block", "0 blocks", "-1 blocks", "16,384 blocks"]
         );
     }
 

@@ -1,10 +1,11 @@
 //! Pods that get their addresses from another IPAM, although Calico networks them.
 
+use calipam_model::words::{count, thousands};
+
 use crate::Context;
 use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, OtherIpamEvidence, Subject};
-use crate::names::addresses;
 
 /// Checks whether host-local assigns pod addresses. If it does, addresses that Calico IPAM holds for pods are useless.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -24,14 +25,14 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let pods_have_addresses = if pods == 1 {
         "1 pod has an address".to_owned()
     } else {
-        format!("{pods} pods have addresses")
+        format!("{} pods have addresses", thousands(pods))
     };
     let mut message = format!("{pods_have_addresses} from host-local, not from Calico IPAM");
     let mut severity = Severity::Info;
     if left_over > 0 {
         message.push_str(&format!(
             ", but blocks still record {} for pods",
-            addresses(left_over)
+            count(left_over, "address", "addresses")
         ));
         severity = Severity::Warning;
     }

@@ -8,7 +8,7 @@ use super::column::{Column, left, right};
 use super::document::Document;
 use super::header;
 use super::output::Text;
-use super::text::{count, dash, to_seconds};
+use super::text::{count, dash, short_utc, to_seconds};
 
 /// Formats the period that a history covers.
 fn describe_reach(reach: &Reach) -> String {
@@ -29,7 +29,7 @@ fn describe_reach(reach: &Reach) -> String {
         ),
         Reach::Archive { exports, recorded } if recorded.is_empty() => describe_exports(exports),
         Reach::Archive { recorded, .. } => describe_recording(recorded),
-        Reach::State { read_at } => format!("read at {}; nothing earlier is known", short(read_at)),
+        Reach::State { read_at } => format!("read at {}; nothing earlier is known", short_utc(*read_at)),
     }
 }
 
@@ -41,8 +41,8 @@ fn describe_exports(exports: &[Timestamp]) -> String {
     let number = count(exports.len(), "export", "exports");
     let mut line = format!(
         "{number} from {} to {}; changes between two exports, and after the last one, are not known",
-        short(first),
-        short(last)
+        short_utc(*first),
+        short_utc(*last)
     );
     let gaps = exports
         .windows(2)
@@ -51,8 +51,8 @@ fn describe_exports(exports: &[Timestamp]) -> String {
         let hours = format!("{:#}", jiff::SignedDuration::from_secs(gap.as_secs()));
         line.push_str(&format!(
             "; the longest gap is {hours}, from {} to {}",
-            short(&pair[0]),
-            short(&pair[1])
+            short_utc(pair[0]),
+            short_utc(pair[1])
         ));
     }
     line
@@ -65,12 +65,16 @@ fn describe_recording(recorded: &[Span]) -> String {
     };
     let mut line = format!(
         "every change was recorded from {} to {}",
-        short(&first.from),
-        short(&last.until)
+        short_utc(first.from),
+        short_utc(last.until)
     );
     let mut gaps = Vec::new();
     for pair in recorded.windows(2) {
-        gaps.push(format!("{} to {}", short(&pair[0].until), short(&pair[1].from)));
+        gaps.push(format!(
+            "{} to {}",
+            short_utc(pair[0].until),
+            short_utc(pair[1].from)
+        ));
     }
     if gaps.is_empty() {
         line.push_str("; later changes are not known");
@@ -129,19 +133,17 @@ pub(crate) fn line(event: &Event, wide: bool) -> String {
     line
 }
 
-fn short(time: &Timestamp) -> String {
-    time.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
-}
-
 /// Formats `2026-11-20 03:12:05Z`, or the bounds of the time.
 fn time(when: &When) -> String {
     let text = match (&when.at, &when.after, &when.before) {
-        (Some(at), ..) => short(at),
+        (Some(at), ..) => short_utc(*at),
         // Both times are within the printed second.
-        (None, Some(after), Some(before)) if short(after) == short(before) => short(after),
-        (None, Some(after), Some(before)) => format!("between {} and {}", short(after), short(before)),
-        (None, Some(after), None) => format!("after {}", short(after)),
-        (None, None, Some(before)) => format!("before {}", short(before)),
+        (None, Some(after), Some(before)) if short_utc(*after) == short_utc(*before) => short_utc(*after),
+        (None, Some(after), Some(before)) => {
+            format!("between {} and {}", short_utc(*after), short_utc(*before))
+        }
+        (None, Some(after), None) => format!("after {}", short_utc(*after)),
+        (None, None, Some(before)) => format!("before {}", short_utc(*before)),
         (None, None, None) => "not known".to_owned(),
     };
     match when.uncertainty {

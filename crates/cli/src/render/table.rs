@@ -72,7 +72,8 @@ impl Grid {
 
     /// Creates a list with a row for each element and the same columns in every table, wide or not.
     pub(crate) fn fixed<R: Copy>(rows: impl IntoIterator<Item = R>, columns: Vec<Column<'_, R>>) -> Self {
-        Self::new(false, rows, columns)
+        let wide = false;
+        Self::new(wide, rows, columns)
     }
 
     /// Creates the short form of a list. If the list has more than `few` rows and is not `wide`, rows of the same kind

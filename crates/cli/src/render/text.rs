@@ -24,6 +24,11 @@ pub(crate) fn utc(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
+/// Formats a time in UTC for a table: `2026-11-20 03:12:30Z`.
+pub(crate) fn short_utc(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
 /// Returns the name under which people find an object: its key in etcd, its kind and name in Kubernetes.
 pub(crate) fn object_in(datastore: DatastoreKind, key: &Key) -> String {
     match datastore {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use calipam_model::words::{count, join};
+
 /// The question to the operator, whether to change a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
@@ -43,10 +45,7 @@ impl fmt::Display for Question {
         };
         let action = match self.change {
             ProposedChange::Objects(objects) => format!("Change {objects} of"),
-            ProposedChange::Eviction { pods } => {
-                let noun = if pods == 1 { "pod" } else { "pods" };
-                format!("Evict {pods} {noun} of")
-            }
+            ProposedChange::Eviction { pods } => format!("Evict {} of", count(pods, "pod", "pods")),
             ProposedChange::Unlock => "Unlock".to_owned(),
         };
         write!(f, "{action} cluster {cluster} at {}?", self.location)
@@ -74,27 +73,25 @@ impl fmt::Display for ObjectCounts {
     /// Formats the numbers, such as `12 addresses, 3 blocks and 11 handles`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = Vec::new();
-        for (count, singular, plural) in [
-            (self.addresses, "address", "addresses"),
-            (self.blocks, "block", "blocks"),
-            (self.handles, "handle", "handles"),
-        ] {
-            if count > 0 {
-                let noun = if count == 1 { singular } else { plural };
-                parts.push(format!("{count} {noun}"));
-            }
+        if self.addresses > 0 {
+            parts.push(count(self.addresses, "address", "addresses"));
         }
-        if self.others > 0 {
-            let other = if parts.is_empty() { "" } else { "other " };
-            let objects = if self.others == 1 { "object" } else { "objects" };
-            parts.push(format!("{} {other}{objects}", self.others));
+        if self.blocks > 0 {
+            parts.push(count(self.blocks, "block", "blocks"));
+        }
+        if self.handles > 0 {
+            parts.push(count(self.handles, "handle", "handles"));
+        }
+        if self.others > 0 && parts.is_empty() {
+            parts.push(count(self.others, "object", "objects"));
+        } else if self.others > 0 {
+            parts.push(count(self.others, "other object", "other objects"));
         }
 
-        let last = parts.pop().unwrap_or_else(|| "nothing".into());
-        if !parts.is_empty() {
-            write!(f, "{} and ", parts.join(", "))?;
+        if parts.is_empty() {
+            return f.write_str("nothing");
         }
-        f.write_str(&last)
+        f.write_str(&join(&parts))
     }
 }
 
@@ -227,8 +224,8 @@ mod tests {
                 format!("Change 1 block, 1 handle and 2 other objects {of_cluster}"),
             ),
             (
-                ProposedChange::Eviction { pods: 24 },
-                format!("Evict 24 pods {of_cluster}"),
+                ProposedChange::Eviction { pods: 1234 },
+                format!("Evict 1,234 pods {of_cluster}"),
             ),
             (
                 ProposedChange::Unlock,

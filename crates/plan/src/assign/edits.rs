@@ -11,6 +11,7 @@ use calipam_model::block::Block;
 use calipam_model::cidr::address_at;
 use calipam_model::edit::{BlockEdit, Condition, Edit, HandleEdit, Precondition};
 use calipam_model::key::Key;
+use calipam_model::words;
 use calipam_model::writable::Object;
 
 use super::Request;
@@ -208,11 +209,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
             } else {
                 Verb::CreateHandle
             };
-            let addresses = if count == 1 {
-                "1 more address".to_owned()
-            } else {
-                format!("{count} more addresses")
-            };
+            let addresses = words::count(count, "more address", "more addresses");
             self.note(
                 verb,
                 Subject::Handle(id.clone()),

@@ -5,11 +5,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use calipam_check::index::IndexedBlock;
-use calipam_check::{Remedy, Scope, Subject, addresses};
+use calipam_check::{Remedy, Scope, Subject};
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
 use calipam_model::edit::{BlockEdit, Edit, Step};
 use calipam_model::key::Key;
+use calipam_model::words::count;
 
 use super::Migration;
 use crate::basis::Basis;
@@ -113,7 +114,7 @@ impl<'s> Planner<'_, 's> {
         if held.len() > released {
             let detail = format!(
                 "block {cidr} holds unused addresses that are not known to be leaked ({}, such as {})",
-                addresses(held.len() - released),
+                count(held.len() - released, "address", "addresses"),
                 held[0].address
             );
             let skipped = Skipped::new(Subject::Block(cidr), SkipReason::OwnerMayLive, detail);

@@ -11,6 +11,7 @@ use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
 use calipam_model::text::TextRef;
+use calipam_model::words::{self, thousands};
 
 use self::groups::{Group, StoredHandle, group_by_id, handles_of_unchecked, undecodable_handles};
 use crate::Context;
@@ -18,7 +19,7 @@ use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, HandleBlockEvidence, HandleEvidence, Subject};
 use crate::index::Record;
-use crate::names::{addresses, and_more, list, short};
+use crate::names::{and_more, list, short};
 
 /// Checks every handle that is stored or that a block records.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -124,7 +125,7 @@ impl<'s> Checker<'_, 's> {
         let verb = if count == 1 { "is" } else { "are" };
         let message = format!(
             "{} {verb} recorded under {}, which has no object",
-            addresses(count),
+            words::count(count, "address", "addresses"),
             short(&id)
         );
         handle_finding(Code::MissingHandle, id, message, evidence)
@@ -144,9 +145,9 @@ impl<'s> Checker<'_, 's> {
         let message = format!(
             "{} counts {} in {}, which records {}{}",
             short(&id),
-            addresses(first.in_handle),
+            words::count(first.in_handle, "address", "addresses"),
             first.block,
-            first.in_block,
+            thousands(first.in_block),
             and_more(wrong.len(), "block differs", "blocks differ")
         );
         // Counts that are too high do no harm.

@@ -14,7 +14,7 @@ use maud::{Markup, html};
 use crate::render::advice;
 use crate::render::findings::Found;
 use crate::render::sources::unread;
-use crate::render::text::{count, escape, joined};
+use crate::render::text::{count, escape, joined, thousands};
 
 /// The maximum number of findings in the text of a failure, since viewers show the whole text. The failure's message
 /// contains the total number.
@@ -177,7 +177,7 @@ fn lines(findings: &[Found<'_>]) -> String {
         lines.push(format!("{}{change}: {message}", finding.severity));
     }
     if findings.len() > SHOWN {
-        lines.push(format!("and {} more", findings.len() - SHOWN));
+        lines.push(format!("and {} more", thousands(findings.len() - SHOWN)));
     }
     lines.join("\n")
 }

@@ -1,7 +1,7 @@
 //! The output of `show` for an address or a handle.
 
 use calipam_check::views::{AddressState, AddressView, BlockOfAddress, HandleView, OwnerStatus};
-use calipam_check::{Finding, OwnerEvidence, addresses};
+use calipam_check::{Finding, OwnerEvidence};
 use calipam_history::timeline::Event;
 use calipam_model::block::BlockOwner;
 use calipam_model::snapshot::Source;
@@ -207,7 +207,10 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
     }
     if let Some(handle) = &block.handle {
         let object = if handle.exists {
-            format!(", whose object counts {} in this block", addresses(handle.count))
+            format!(
+                ", whose object counts {} in this block",
+                count(handle.count, "address", "addresses")
+            )
         } else {
             ", which has no object".to_owned()
         };

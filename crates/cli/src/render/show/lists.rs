@@ -184,7 +184,7 @@ impl View for NamespaceList {
             right("LEAKED", |view: &NamespaceView| thousands(view.leaked)),
         ];
         text.table(&self.namespaces, columns);
-        let addresses = self.namespaces.iter().map(|view| view.addresses).sum();
+        let addresses: usize = self.namespaces.iter().map(|view| view.addresses).sum();
         text.notes(&[count(addresses, "address", "addresses")]);
     }
 }

@@ -1,7 +1,7 @@
 //! Leaked addresses that nobody collects, since Calico's collector is off.
 
-use calipam_check::{Code, addresses};
-use calipam_model::words::thousands;
+use calipam_check::Code;
+use calipam_model::words::count;
 
 use super::{Facts, Found};
 
@@ -23,7 +23,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     }
     let says = format!(
         "the collector of kube-controllers is off (leakGracePeriod is 0): {} leaked and stay recorded",
-        addresses(thousands(collectable.len()))
+        count(collectable.len(), "address", "addresses")
     );
     vec![Found::with_own_remedies(says, collectable)]
 }

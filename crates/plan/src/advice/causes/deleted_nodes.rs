@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use calipam_check::{Code, Evidence, Finding, LeakReason, Remedy, addresses, list};
-use calipam_model::words::{count, thousands};
+use calipam_check::{Code, Evidence, Finding, LeakReason, Remedy, list};
+use calipam_model::words::count;
 
 use super::{Facts, Found, leak_reasons};
 
@@ -65,7 +65,7 @@ fn describe_records(codes: &[Code]) -> String {
 
     let mut records: Vec<String> = Vec::new();
     if leaked > 0 {
-        records.push(addresses(thousands(leaked)));
+        records.push(count(leaked, "address", "addresses"));
     }
     if blocks > 0 {
         records.push(count(blocks, "block", "blocks"));

@@ -1,7 +1,7 @@
 //! Pods that finished and keep their addresses, such as those of jobs.
 
-use calipam_check::{Code, Evidence, Finding, LeakReason, PodState, addresses};
-use calipam_model::words::thousands;
+use calipam_check::{Code, Evidence, Finding, LeakReason, PodState};
+use calipam_model::words::count;
 
 use super::{Facts, Found, leak_reasons};
 
@@ -19,7 +19,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     }
     let says = format!(
         "pods that have finished, as those of jobs, keep {}",
-        addresses(thousands(leaked))
+        count(leaked, "address", "addresses")
     );
     vec![Found::with_own_remedies(says, findings)]
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use calipam_check::claim::Claim;
-use calipam_check::{Code, Evidence, Finding, addresses, short};
+use calipam_check::{Code, Evidence, Finding, short};
 use calipam_model::names::RANDOM_SUFFIX;
-use calipam_model::words::thousands;
+use calipam_model::words::count;
 use jiff::Timestamp;
 
 use super::{Facts, Found};
@@ -47,7 +47,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
             "{} on {} leaves an address behind at each start: {} since {first:.0}, the last at {last:.0}",
             short(&workload),
             short(&node),
-            addresses(thousands(starts.findings.len())),
+            count(starts.findings.len(), "address", "addresses"),
         );
         causes.push(Found::with_own_remedies(says, starts.findings));
     }
