@@ -60,11 +60,13 @@ enum LockSoFar {
 impl SoFar {
     /// Returns what the command has changed before its first step.
     fn changed(&self) -> &'static str {
-        match (self.evicts.get(), self.lock.get()) {
-            (true, _) => "pods that were evicted stay evicted",
-            (false, LockSoFar::Untouched) => "nothing was changed",
-            (false, LockSoFar::Unlocking) => "nothing was changed, unless the lock was removed",
-            (false, LockSoFar::Unlocked) => "only the lock was removed",
+        if self.evicts.get() {
+            return "pods that were evicted stay evicted";
+        }
+        match self.lock.get() {
+            LockSoFar::Untouched => "nothing was changed",
+            LockSoFar::Unlocking => "nothing was changed, unless the lock was removed",
+            LockSoFar::Unlocked => "only the lock was removed",
         }
     }
 }

@@ -175,6 +175,7 @@ impl Adding {
         // A damaged export does not prevent new ones.
         let (archive, _) = Archive::open_with_damage(folder)?;
 
+        // A run that was killed leaves its incomplete files.
         let writing = folder.join(WRITING);
         if writing.exists() {
             fs::remove_dir_all(&writing).map_err(failed)?;

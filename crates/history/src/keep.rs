@@ -125,7 +125,8 @@ impl Keep {
     }
 }
 
-/// Returns the hour, day, week, month or year that contains a time, as text.
+/// Returns the hour, day, week, month or year that contains a time, as text. With [`Every::All`], each second is a
+/// period, so every export is the last one of its period.
 fn period(time: Timestamp, every: Every) -> String {
     let format = match every {
         Every::All => "%s",

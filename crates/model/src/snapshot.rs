@@ -271,9 +271,9 @@ impl Snapshot {
         self.is_calico_since(MACHINES_SINCE)
     }
 
-    /// True if affinities need labels: either this Calico looks them up by label, or an affinity already has labels
+    /// True if a new affinity needs labels: this Calico looks affinities up by label, or has already given labels to one
     /// (facts 2.5).
-    pub fn labels_affinities(&self) -> bool {
+    pub fn needs_affinity_labels(&self) -> bool {
         if let Some(cluster) = &self.cluster
             && cluster.finds_affinities_by_labels()
         {

@@ -191,6 +191,7 @@ async fn put_back(writer: &Writer, held: &HeldLock) -> Result<()> {
 
 /// Locks or unlocks the datastore permanently, as `calicoctl datastore migrate` does.
 pub async fn set_lock(datastore: &Datastore, consent: Consent, action: LockAction) -> Result<()> {
+    // The field is false while the datastore is locked.
     let wanted = Some(action == LockAction::Restore);
     let new_value = |now: Option<&Information>| match now {
         None => Err(LockFailure::NoInformation),

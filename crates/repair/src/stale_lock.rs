@@ -53,19 +53,21 @@ pub enum LockState {
     Unlocked,
 }
 
-/// Finds the locks on `cluster` that the journals in a folder record. Ignores the journals of live runs, and files that
-/// are not this user's journals. Does not read the journal `without_lock`, whose run is known to have left none.
+/// Finds the locks that killed runs left on `cluster`, by the journals in a folder. Ignores the journals of live runs,
+/// and files that are not this user's journals. The journal `except` is not read.
 pub fn stale_locks(
     folder: &Path,
     cluster: &str,
-    without_lock: Option<&Path>,
+    except: Option<&Path>,
 ) -> Result<Vec<StaleLock>, JournalError> {
-    let mut journals = journals(folder)?;
-    journals.retain(|path| Some(&**path) != without_lock);
-    Ok(journals
-        .iter()
-        .filter_map(|path| stale_lock(path, cluster))
-        .collect())
+    let mut locks = Vec::new();
+    for path in journals(folder)? {
+        if except == Some(path.as_path()) {
+            continue;
+        }
+        locks.extend(stale_lock(&path, cluster));
+    }
+    Ok(locks)
 }
 
 /// Returns the lock that the run of one journal left behind.

@@ -325,8 +325,8 @@ pub(crate) fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive> {
         return Ok(archive);
     }
     let message = format!("{} holds no export", folder.display());
-    let export = Call::to(["export", "--archive", &folder.to_string_lossy()]);
-    Err(Failure::new(Kind::Failed, message).hint(Hint::new("{} adds one", [export])))
+    let add_export = Call::to(["export", "--archive", &folder.to_string_lossy()]);
+    Err(Failure::new(Kind::Failed, message).hint(Hint::new("{} adds one", [add_export])))
 }
 
 /// Opens an archive; `None` if it has no exports. Warns of exports that are out of order.

@@ -123,6 +123,7 @@ pub async fn last_events(
     };
     let no_writes = [];
     let mut events = timeline(&to_kept(past), &no_writes, &HistorySubject::Address(address));
+    // What is only known from the oldest version did not happen then.
     events.retain(|event| event.what != EventKind::Known);
     events.split_off(events.len().saturating_sub(limit))
 }

@@ -175,18 +175,21 @@ impl Live {
 
     /// The time until [`Self::confirm`] can report another finding; `None` if only a step can.
     pub fn until_confirmable(&self) -> Option<Duration> {
-        let mut next: Option<Timestamp> = None;
+        let mut earliest: Option<Timestamp> = None;
         for finding in &self.last_check.waiting {
             let Some(due) = self.ages.due_at(&finding.key()) else {
                 continue;
             };
             let was_read_again = self.read_again.is_some_and(|until| due <= until);
             if !finding.depends_on.is_empty() && !was_read_again {
-                next = Some(next.map_or(due, |next| next.min(due)));
+                earliest = Some(match earliest {
+                    Some(other) => other.min(due),
+                    None => due,
+                });
             }
         }
 
-        let wait = next?.duration_since(self.followed.now());
+        let wait = earliest?.duration_since(self.followed.now());
         Some(Duration::try_from(wait).unwrap_or_default())
     }
 

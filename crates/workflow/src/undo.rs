@@ -218,7 +218,8 @@ async fn undo_nothing(run: &Run<'_>, plan: &UndoPlan, lock: Option<StaleLock>) -
     let Some(lock) = lock else {
         return run.restore_stale_locks(plan.cluster()).await;
     };
-    if leaves_pools(plan, None) {
+    let not_executed = None;
+    if leaves_pools(plan, not_executed) {
         warn_that_lock_stays(&lock, operator);
         return Ok(true);
     }

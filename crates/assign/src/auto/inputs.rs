@@ -16,6 +16,7 @@ use crate::family::Family;
 use crate::handle::KnownHandle;
 use crate::pools;
 use crate::recent::KnownState;
+use crate::record::Record;
 use crate::request::AutoAssign;
 use crate::store::{Entry, Query, Store};
 
@@ -126,7 +127,7 @@ impl<S: Store> Allocator<S> {
 pub(crate) fn affinities_of(found: impl Iterator<Item = Entry>) -> Vec<Versioned<Affinity>> {
     let mut affinities: Vec<Versioned<Affinity>> = Vec::new();
     for entry in found {
-        if let Some(value) = Option::from(entry.record) {
+        if let Record::Affinity(value) = entry.record {
             let revision = entry.revision;
             affinities.push(Versioned { value, revision });
         }

@@ -7,6 +7,9 @@ use self::lehmer::{LENGTH, MODULUS, TAP, mixed, place};
 /// Numbers that are mixed into every seed. The build script computes them.
 static MIXED_IN: [u64; LENGTH] = include!(concat!(env!("OUT_DIR"), "/go_seeds.rs"));
 
+/// Bits between the three numbers from which Go makes one of its state.
+const SHIFT: u32 = 20;
+
 /// The seed that Go uses instead of 0.
 const INSTEAD_OF_ZERO: u64 = 89_482_311;
 
@@ -57,14 +60,16 @@ impl GoRandom {
         (number >> 31) as u32
     }
 
-    /// The number with this index: a sum of two earlier ones, unless it is part of the state at the beginning.
+    /// The number with this index. The first [`LENGTH`] numbers are computed from the seed; each later one is the sum of
+    /// the numbers that are `LENGTH` and `TAP` before it.
     fn number(&self, index: u64) -> u64 {
         if index < LENGTH as u64 {
             let place = place(index);
             return mixed(self.seed, place, SHIFT) ^ MIXED_IN[place];
         }
-        let far = self.number(index - LENGTH as u64);
-        far.wrapping_add(self.number(index - TAP as u64))
+        let earlier = self.number(index - LENGTH as u64);
+        let later = self.number(index - TAP as u64);
+        earlier.wrapping_add(later)
     }
 }
 

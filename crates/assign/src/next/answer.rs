@@ -221,6 +221,7 @@ fn refusal_with_pools(reason: Reason, calico_message: String, events: &[Event]) 
     let mut serving = Vec::new();
     for event in events {
         match event {
+            // Nobody expects a pool of IPv4 to give an IPv6 address.
             Event::PoolPassedOver {
                 why: PoolPassedOver::OtherFamily,
                 ..

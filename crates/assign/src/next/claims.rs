@@ -167,7 +167,7 @@ impl<'s> Outlook<'s> {
         let mut pools = vec![pool.cidr];
         if self.serves(pool, holder) {
             for open in self.open[family as usize].iter().flatten() {
-                if !open.is_special && open.pool.allows(wanted) && open.nodes.matches(holder.labels()) {
+                if !open.needs_labels && open.pool.allows(wanted) && open.nodes.matches(holder.labels()) {
                     pools.push(open.pool.cidr);
                 }
             }

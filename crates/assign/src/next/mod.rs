@@ -364,7 +364,7 @@ impl<'s> Outlook<'s> {
         let mut general = Vec::new();
         for open in all_open {
             if open.is_usable() && open.nodes.matches(&node.labels) {
-                let pools = if open.is_special {
+                let pools = if open.needs_labels {
                     &mut special
                 } else {
                     &mut general

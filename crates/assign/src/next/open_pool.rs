@@ -15,7 +15,7 @@ pub(super) struct OpenPool<'s> {
     /// The nodes that the pool selects.
     pub nodes: Selector,
     /// True if the pool serves only namespaces with certain labels.
-    pub is_special: bool,
+    pub needs_labels: bool,
     /// The pool's namespace selector.
     pub namespaces: Selector,
     /// True if the pool serves at least one namespace, or namespaces were not read.
@@ -30,15 +30,16 @@ impl OpenPool<'_> {
 }
 
 impl<'s> OpenPool<'s> {
-    /// Looks at a pool that is open; `None` if a selector does not parse.
+    /// Reads the selectors of a pool; `None` if one of them does not parse.
     fn new(pool: &'s Pool, snapshot: &Snapshot) -> Option<Self> {
         let nodes = pool.selected_nodes().ok()?;
         let namespaces = pool.selected_namespaces().ok()?;
-        let is_special = !namespaces.matches(&BTreeMap::new());
+        let no_labels = BTreeMap::new();
+        let needs_labels = !namespaces.matches(&no_labels);
 
-        // Without the namespaces, a selector may select one of them.
+        // If the namespaces were not read, the selector may match one of them.
         let serves_some = match &snapshot.namespaces {
-            Some(existing) if is_special => existing
+            Some(existing) if needs_labels => existing
                 .values()
                 .any(|namespace| namespaces.matches(&namespace.labels)),
             _ => true,
@@ -46,7 +47,7 @@ impl<'s> OpenPool<'s> {
         Some(Self {
             pool,
             nodes,
-            is_special,
+            needs_labels,
             namespaces,
             serves_some,
         })

@@ -48,7 +48,8 @@ enum OwnBlocks {
 
 impl<'s> Outlook<'s> {
     /// Returns the reason why a pod on a node gets no address, whatever its namespace; `Ok(None)` if pods in at least
-    /// one namespace get one. `named` are the pools that the pod names; if empty, pools serve it that select the node.
+    /// one namespace get one. `named` are the pools that the pod names; if it names none, the pools that select the node
+    /// serve it.
     ///
     /// # Errors
     /// If the answer depends on unknown data.
@@ -58,7 +59,8 @@ impl<'s> Outlook<'s> {
         family: Family,
         named: &[IpNet],
     ) -> Result<Option<Arc<Refused>>, NotKnown> {
-        self.remembered_refusal(node, family, named, None)
+        let any_namespace = None;
+        self.remembered_refusal(node, family, named, any_namespace)
     }
 
     /// Returns the reason why a pod gets no address. `labels` are those of its namespace; `None` for a pod in whichever

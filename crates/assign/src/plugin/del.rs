@@ -29,24 +29,25 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
                     let disowned = self.del_of_machine(machine, &del.container.node).await;
                     // The container can still have addresses of its own, if they were assigned before machines kept
                     // their addresses.
-                    disowned.and(self.del_own(del).await)
+                    disowned.and(self.release_both_handles(del).await)
                 }
-                None => self.del_own(del).await,
+                None => self.release_both_handles(del).await,
             }
         })
         .await??;
         Ok(())
     }
 
-    /// Releases the addresses of both handles that a container can have.
-    async fn del_own(&self, del: &Del) -> Result<(), Error> {
+    /// Releases the addresses of both handles that a container can have: the one of today, and the one that earlier
+    /// versions of Calico wrote.
+    async fn release_both_handles(&self, del: &Del) -> Result<(), Error> {
         let Container { handle, node, .. } = &del.container;
-        let (released, has_old) = join(
+        let (released, old_exists) = join(
             self.release_handle(handle, node, &del.previous),
             self.has_handle(&del.old_handle),
         )
         .await;
-        let old = match has_old {
+        let old = match old_exists {
             Ok(true) => self.release_old(&del.old_handle).await,
             Ok(false) => Ok(()),
             Err(error) => Err(error),

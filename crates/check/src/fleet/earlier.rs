@@ -73,6 +73,7 @@ impl EarlierFleet {
         let guid = &cluster.report.cluster.guid;
         let earlier = match self.clusters.remove(&cluster.name) {
             Some(earlier) if !cluster.is_read || earlier.guid.is_empty() || earlier.guid == *guid => earlier,
+            // A report that has checked nothing.
             _ => EarlierReport {
                 guid: guid.clone(),
                 taken_at: self.taken_at,

@@ -102,7 +102,9 @@ impl Used {
             let address = uses[0].address;
             if !recorded.contains(&address) {
                 let users = names_of_owners(&index.describe_users(address, uses));
-                blocks.push(UsedBlock::new(address.into(), [(0, users)]));
+                // A block of one address, in which it is the first.
+                let ordinal = 0;
+                blocks.push(UsedBlock::new(address.into(), [(ordinal, users)]));
             }
         }
         Self::new(blocks)

@@ -72,7 +72,7 @@ fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
 /// first start after the upgrade.
 fn affinity_labels(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    if !snapshot.labels_affinities() {
+    if !snapshot.needs_affinity_labels() {
         return;
     }
     let mut affinities: Vec<&Versioned<Affinity>> = snapshot.affinities.iter().collect();

@@ -1,12 +1,11 @@
 //! Addresses that are in use but not allocated, or have several owners or records.
 
 use calipam_model::snapshot::{Coverage, Source};
-use calipam_model::words::joined;
 
 use super::address::{Address, new_finding};
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{AddressEvidence, Finding, RecordEvidence};
+use crate::finding::{AddressEvidence, Finding};
 use crate::index::{Index, Owner, Use};
 use crate::record::is_on_machine;
 
@@ -69,20 +68,26 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
 
 /// Reports an address that is allocated in several blocks, whether or not it is in use.
 pub(crate) fn check_records(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
-    if address.records.len() < 2 || address.holding().count() < 2 {
+    // Nearly all addresses have one record, which need not be looked at.
+    if address.records.len() < 2 {
         return;
     }
+    let holding_blocks = address.holding().count();
+    if holding_blocks < 2 {
+        return;
+    }
+    let problem = |evidence: &AddressEvidence| {
+        let mut blocks = Vec::new();
+        for record in evidence.holding() {
+            blocks.push(format!("{} for {}", record.block, record.holder()));
+        }
+        format!("is allocated in {}", blocks.join(" and in "))
+    };
     out.push(new_finding(
         context,
         Code::AddressInSeveralBlocks,
         address,
-        |evidence| {
-            let claim = |record: &RecordEvidence| format!("{} for {}", record.block, record.holder());
-            format!(
-                "is allocated in {}",
-                joined(evidence.holding().map(claim), " and in ")
-            )
-        },
+        problem,
     ));
 }
 
@@ -92,7 +97,7 @@ fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool 
     let Some((first, others)) = address.uses.split_first() else {
         return false;
     };
-    let is_first = |other: &Use| {
+    let is_same_owner = |other: &Use| {
         index.identity(first.owner) == index.identity(other.owner)
             || share_machine(index, address, [*first, *other])
     };
@@ -100,7 +105,7 @@ fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool 
     let is_of_node = |used: &Use| {
         !matches!(used.owner, Owner::Tunnel(..)) && index.node_of_own_address(address.address).is_some()
     };
-    !others.iter().all(is_first) || address.uses.iter().any(is_of_node)
+    !others.iter().all(is_same_owner) || address.uses.iter().any(is_of_node)
 }
 
 /// Returns true if both users are pods of the same virtual machine. The source and the target of a live migration share

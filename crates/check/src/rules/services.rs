@@ -197,14 +197,25 @@ fn in_words(missing: &[&FamilyOfService]) -> String {
 
 /// Describes why a family of a service has no address; `None` if it has one, or if no reason is known.
 fn refusal(family: &FamilyOfService) -> Option<RefusalEvidence> {
-    let refused = family.answer().and_then(|answer| answer.outcome.as_ref().err());
-    let of_allocator = refused.map(|refused| RefusalEvidence::new(family.family.family, refused));
+    let reason = family.reason()?;
+    let why = family.why()?;
+    let address_family = family.family.family;
+
+    // Only a refusal of the allocator passes over pools; others are made before it is asked.
+    let mut pools = Vec::new();
+    let mut of_request = false;
+    if let Some(answer) = family.answer()
+        && let Err(refused) = &answer.outcome
+    {
+        pools = RefusalEvidence::new(address_family, refused).pools;
+        of_request = refused.reason.is_of_request();
+    }
     Some(RefusalEvidence {
-        family: family.family.family,
-        reason: family.reason()?,
-        why: family.why()?,
-        of_request: refused.is_some_and(|refused| refused.reason.is_of_request()),
+        family: address_family,
+        reason,
+        why,
+        of_request,
         calico: family.calico().unwrap_or_default().to_owned(),
-        pools: of_allocator.map(|refusal| refusal.pools).unwrap_or_default(),
+        pools,
     })
 }

@@ -37,13 +37,19 @@ use crate::format::Format;
 use crate::render::text::escape;
 use crate::watch;
 
+/// The commands that take several clusters.
+const COMMANDS_ON_FLEETS: [&str; 5] = ["check", "show", "diff", "history", "export"];
+
 /// Runs a command. `name` is the name of the command.
 pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Result<Outcome> {
     let Cli { global, command } = cli;
     start_log(console);
     console.format.is_one_of(Format::of_command(name), name)?;
-    if global.names_several() && !["check", "show", "diff", "history", "export"].contains(&name) {
-        return Err(Failure::usage(format!("--context names several clusters, but `{name}` works on one")).hint("`check`, `show`, `diff`, `history` and `export` take several; repairs work on one cluster at a time"));
+    if global.names_several() && !COMMANDS_ON_FLEETS.contains(&name) {
+        let message = format!("--context names several clusters, but `{name}` works on one");
+        return Err(Failure::usage(message).hint(
+            "`check`, `show`, `diff`, `history` and `export` take several; repairs work on one cluster at a time",
+        ));
     }
     match command {
         Command::Ipam(command) | Command::BelowIpam { command } => run_ipam(command, global, console),

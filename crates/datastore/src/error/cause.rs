@@ -74,8 +74,8 @@ impl Attempt {
     pub(crate) fn cause(self, error: &(dyn StdError + 'static)) -> Option<Cause> {
         let mut of_io = None;
         for source in sources(error) {
-            if let Some(error) = source.downcast_ref::<rustls::Error>() {
-                return Some(self.tls(error));
+            if let Some(tls_error) = source.downcast_ref::<rustls::Error>() {
+                return Some(self.tls(tls_error));
             }
             let Some(io) = source.downcast_ref::<io::Error>() else {
                 if source.to_string().starts_with("dns error") {

@@ -1,6 +1,6 @@
 //! Certificates and keys for etcd, as files or inline.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -25,29 +25,20 @@ pub(super) fn tls(
         ));
     }
 
-    let on_command_line = [&overrides.etcd_cacert, &overrides.etcd_cert, &overrides.etcd_key];
-    let contents = [PemContent::Ca, PemContent::Certificate, PemContent::Key];
-    let mut pems = [None, None, None];
-    for (i, content) in contents.into_iter().enumerate() {
-        let text = if let Some(path) = on_command_line[i] {
-            read_pem(path, content, files)?
-        } else if let Some(text) = inline[i] {
-            text.to_owned()
-        } else if let Some(path) = paths[i] {
-            read_pem(Path::new(path), content, files)?
+    let read = |content: PemContent, option: &Option<PathBuf>, inline: Option<&str>, path: Option<&str>| {
+        if let Some(path) = option {
+            checked_pem(read_pem(path, content, files)?, content)
+        } else if let Some(text) = inline {
+            checked_pem(text.to_owned(), content)
+        } else if let Some(path) = path {
+            checked_pem(read_pem(Path::new(path), content, files)?, content)
         } else {
-            continue;
-        };
-        if let Err(reason) = check_pem(text.as_bytes(), content) {
-            let name = content.name();
-            return Err(SettingsError::invalid(
-                format!("the {name} is not usable: {reason}"),
-                PEM,
-            ));
+            Ok(None)
         }
-        pems[i] = Some(text);
-    }
-    let [ca, certificate, key] = pems;
+    };
+    let ca = read(PemContent::Ca, &overrides.etcd_cacert, inline[0], paths[0])?;
+    let certificate = read(PemContent::Certificate, &overrides.etcd_cert, inline[1], paths[1])?;
+    let key = read(PemContent::Key, &overrides.etcd_key, inline[2], paths[2])?;
     let identity = match (certificate, key) {
         (Some(certificate), Some(key)) => Some((certificate, Secret::new(key))),
         (Some(_), None) => return Err(half("certificate")),
@@ -102,6 +93,20 @@ fn check_pem(text: &[u8], content: PemContent) -> Result<(), &'static str> {
                 has_certificate = true;
             }
             if has_certificate { Ok(()) } else { Err(MISSING) }
+        }
+    }
+}
+
+/// Returns the text if it is what it should be.
+fn checked_pem(text: String, content: PemContent) -> Result<Option<String>, SettingsError> {
+    match check_pem(text.as_bytes(), content) {
+        Ok(()) => Ok(Some(text)),
+        Err(reason) => {
+            let name = content.name();
+            Err(SettingsError::invalid(
+                format!("the {name} is not usable: {reason}"),
+                PEM,
+            ))
         }
     }
 }

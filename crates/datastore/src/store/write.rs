@@ -23,13 +23,14 @@ const ASSIGN: &str = "assign or release single addresses";
 impl Datastore {
     /// The writer of the datastore's objects. With etcd, it also reads objects of Kubernetes.
     fn objects(&self) -> Result<Arc<dyn Objects>> {
-        let own = self.backend.objects(self.api_server.is_some())?;
+        let has_api_server = self.api_server.is_some();
+        let objects = self.backend.objects(has_api_server)?;
         Ok(match &self.api_server {
             Some(kubernetes) => Arc::new(Both {
-                etcd: own,
+                etcd: objects,
                 kubernetes: Arc::clone(kubernetes),
             }),
-            None => own,
+            None => objects,
         })
     }
 

@@ -131,6 +131,7 @@ impl Changes {
         let zeros = read.iter().rev().take_while(|byte| **byte == 0).count() as u64;
         let unread = match self.file.stream_position() {
             Ok(position) => self.length.saturating_sub(position),
+            // Then only the bytes that were read count.
             Err(_) => 0,
         };
         // Up to three zeros can be the end of a sound frame.

@@ -146,16 +146,17 @@ pub fn each_version(
         take(Version::Exported(&reached));
         known.each_group(changes, &mut reached, is_wanted, |group| {
             for Change { key, revision, value } in &group.changes {
-                let entry = |value| RawEntry {
+                let Some(value) = value else {
+                    take(Version::Deleted(key, group.time));
+                    continue;
+                };
+                let changed = RawEntry {
                     key,
                     value,
                     mod_revision: *revision,
                     ..RawEntry::default()
                 };
-                match value {
-                    Some(value) => take(Version::Of(&entry(value), Some(group.time))),
-                    None => take(Version::Deleted(key, group.time)),
-                }
+                take(Version::Of(&changed, Some(group.time)));
             }
             Ok(true)
         })?;

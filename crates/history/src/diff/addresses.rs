@@ -15,14 +15,15 @@ use super::sums::{Pools, Tally};
 use crate::block_change::{self, AddressRecord, Change, is_same_owner};
 
 impl Serialize for AddressRecord<'_> {
-    /// Writes a record, with the fields that are set.
+    /// Writes the block, the owner, the handle and the recorded attributes. A record without a second set of attributes,
+    /// or whose address was not released, has no fields for them.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let record = self.record().to_attribute();
-        let (kind, name) = self.owner();
+        let (owner_kind, owner_name) = self.owner();
         let mut object = serializer.serialize_struct("AddressRecord", 8)?;
         object.serialize_field("block", &self.block())?;
-        object.serialize_field("type", kind)?;
-        object.serialize_field("allocatedTo", &name)?;
+        object.serialize_field("type", owner_kind)?;
+        object.serialize_field("allocatedTo", &owner_name)?;
         object.serialize_field("node", &self.node())?;
         object.serialize_field("handle", &record.handle)?;
         object.serialize_field("attributes", &record.owner.unwrap_or_default())?;

@@ -25,7 +25,7 @@ pub fn align(old: &mut Snapshot, new: &mut Snapshot) {
     }
 }
 
-/// Removes what was read from a source, and counts the source as not read. The other sources are read on both sides.
+/// Removes what was read from a source that the other side did not read, and counts the source as not read.
 fn forget(snapshot: &mut Snapshot, source: Source) {
     match source {
         Source::Endpoints => snapshot.endpoints = Vec::new(),
@@ -35,6 +35,7 @@ fn forget(snapshot: &mut Snapshot, source: Source) {
         }
         Source::Services => snapshot.services = Vec::new(),
         Source::Machines => snapshot.machines = Vec::new(),
+        // The others are always read.
         _ => return,
     }
     let reason = WhySkipped::Other("not read on the other side".to_owned());

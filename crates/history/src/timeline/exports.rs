@@ -284,15 +284,16 @@ impl Write {
     }
 }
 
-/// Returns the place of a run's events in the order of the exports.
+/// Returns the position of a run's events among the exports, of which several can have the same time.
 fn order_of_run(started_at: Timestamp, exports: &BTreeSet<EventOrder>) -> EventOrder {
-    let start = EventOrder {
+    let before_all_of_that_time = EventOrder {
         taken_at: started_at,
         revision: i64::MIN,
     };
-    match exports.range(start..).next() {
+    match exports.range(before_all_of_that_time..).next() {
         // This export would have shown the events.
         Some(next_export) => *next_export,
+        // The revision does not matter: no export comes later.
         None => EventOrder {
             taken_at: started_at,
             revision: 0,

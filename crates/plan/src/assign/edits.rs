@@ -160,11 +160,10 @@ impl<'a, 's> BlockSteps<'a, 's> {
         }
 
         // Before it assigns, the allocator frees addresses that have cooled down.
-        let cooldown = self
-            .basis
-            .snapshot
-            .effective_ipam_config()
-            .map_or(0, |config| config.cooldown_seconds);
+        let cooldown = match self.basis.snapshot.effective_ipam_config() {
+            Some(config) => config.cooldown_seconds,
+            None => 0,
+        };
         if before.attributes().any(|attribute| attribute.is_cooling()) {
             self.edit(BlockEdit::CollectCooled { cooldown });
         }

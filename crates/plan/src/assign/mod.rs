@@ -252,7 +252,8 @@ impl Planner<'_, '_> {
 
     /// Assigns an address that the operator names.
     fn assign_named(&mut self, allocator: &Allocator<&SnapshotStore<'_>>, address: IpAddr) {
-        let objection = in_use(self.basis, address).or_else(|| refusal::never_given(self.basis, address));
+        let objection =
+            in_use(self.basis, address).or_else(|| refusal::refuse_unassignable(self.basis, address));
         if let Some(objection) = objection {
             if !self.request.force {
                 self.plan.skipped.push(objection);

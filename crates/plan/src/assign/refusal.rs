@@ -63,8 +63,8 @@ pub(super) fn explain_choice(basis: &Basis<'_>, error: &Error) -> String {
     }
 }
 
-/// Refuses an address that the allocator would never assign to a pod.
-pub(super) fn never_given(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
+/// Refuses an address that the allocator would never assign to a pod; `None` for any other address.
+pub(super) fn refuse_unassignable(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
     let index = &basis.context.index;
     let service_block = index
         .blocks_around(address)

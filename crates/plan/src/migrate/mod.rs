@@ -287,6 +287,7 @@ pub const MOST_COMPARED: usize = 32;
 /// stated, the action depends on the other enabled pools of the family.
 fn requiring_pools(snapshot: &Snapshot, migration: &Migration, action: Action) -> Action {
     let Migration { old, new, .. } = migration;
+    // Pods get addresses from these pools once the old one gives none.
     let is_relied_on = |pool: &Pool| match new {
         Some(new) => pool.name == new.name,
         None => pool.name != old.name && serves(pool, old.cidr),

@@ -23,7 +23,7 @@ pub(super) fn made_of(
     if cidr == old.cidr {
         return Err(has_same_cidr(old, block_size));
     }
-    takes_blocks(cidr, block_size)?;
+    require_block_size(cidr, block_size)?;
     can_be_copied(old)?;
 
     let name = match (name, &old.temporary_for) {
@@ -91,7 +91,7 @@ pub(super) fn has_free_range(snapshot: &Snapshot, cidr: IpNet) -> Result<()> {
 }
 
 /// Refuses block sizes that Calico does not accept (facts section 8), or that do not fit into the CIDR.
-pub(super) fn takes_blocks(cidr: IpNet, size: u8) -> Result<()> {
+pub(super) fn require_block_size(cidr: IpNet, size: u8) -> Result<()> {
     let sizes = if is_v4(cidr) { 20..=32 } else { 116..=128 };
     if !sizes.contains(&size) {
         let (least, most) = sizes.into_inner();

@@ -12,7 +12,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_model::words::joined;
 use serde::{Serialize, Serializer};
 
-use super::new_pool::{has_free_range, has_same_cidr, made_of, name_of, takes_blocks};
+use super::new_pool::{has_free_range, has_same_cidr, made_of, name_of, require_block_size};
 use super::objects::objects_in;
 use super::{Migration, Target};
 use crate::refusal::{Refused, Result};
@@ -73,7 +73,7 @@ pub(super) fn made_for(snapshot: &Snapshot, old: &Pool, block_size: u8, via: Opt
         let message = format!("the pool {} already has blocks of /{block_size}", old.name);
         return Err(Refused::new(message));
     }
-    takes_blocks(old.cidr, block_size)?;
+    require_block_size(old.cidr, block_size)?;
     has_free_range(snapshot, old.cidr)?;
     let Some(cidr) = via else {
         return Err(has_same_cidr(old, block_size));

@@ -205,9 +205,10 @@ impl BlockStep<'_> {
             ids.extend(losing);
             ids.extend(gaining);
         }
-        let unit = match (first_handle, addresses) {
-            (None, [address, ..]) => Unit::Address(address.address),
-            (id, _) => Unit::Handle(id.unwrap_or_default()),
+        let unit = match (first_handle, addresses.first()) {
+            (Some(id), _) => Unit::Handle(id),
+            (None, Some(address)) => Unit::Address(address.address),
+            (None, None) => Unit::Handle(String::new()),
         };
         let mut part = Part {
             unit,

@@ -23,13 +23,15 @@ pub(super) struct Networks {
 }
 
 impl Networks {
-    /// Looks up the networks of some containers and nodes in one pass over the stored handles and one over the blocks.
+    /// Collects the networks that stored handles name for `containers`, and counts how often handles and records name
+    /// each network, in all and on each of `nodes`.
     pub(super) fn new(basis: &Basis<'_>, containers: &BTreeSet<String>, nodes: &BTreeSet<String>) -> Self {
         let mut networks = Self::default();
         if containers.is_empty() {
             return networks;
         }
 
+        // The IDs of stored handles.
         let wanted: HashSet<&str> = containers.iter().map(String::as_str).collect();
         for handle in &basis.snapshot.handles {
             if handle.value.is_deleted() {
@@ -54,6 +56,7 @@ impl Networks {
             }
         }
 
+        // The handles of allocations in blocks. A record without a node is one of the node that owns the block.
         for block in &basis.context.index.blocks {
             let Some(block) = block.sound else {
                 continue;
@@ -77,7 +80,7 @@ impl Networks {
 
     /// Returns the network of a container: from its own handle, or else the most frequent one in records of the node,
     /// in all records, or in all stored handles.
-    pub(super) fn of(&self, container: &str, node: &str) -> Option<String> {
+    pub(super) fn most_likely(&self, container: &str, node: &str) -> Option<String> {
         if let Some(network) = self.by_container.get(container) {
             return Some(network.clone());
         }

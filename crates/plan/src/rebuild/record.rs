@@ -143,7 +143,7 @@ fn of_workload(basis: &Basis<'_>, networks: &Networks, uses: &[Use], taken_at: &
     if node.is_empty() {
         return Err(Refusal::new(SkipReason::NodeUnknown, "its user names no node"));
     }
-    let Some(network) = networks.of(&container, &node) else {
+    let Some(network) = networks.most_likely(&container, &node) else {
         return Err(unknown("no other record shows the network name"));
     };
 
@@ -161,7 +161,7 @@ fn of_workload(basis: &Basis<'_>, networks: &Networks, uses: &[Use], taken_at: &
 /// late version of the CNI plugin; otherwise `<namespace>.<pod>`, or the ID of a workload that is not a pod.
 fn of_calico_2(networks: &Networks, workload: &Workload<'_>, sandbox: Option<(String, String)>) -> Attribute {
     let handle = if let Some((container, node)) = sandbox
-        && let Some(network) = networks.of(&container, &node)
+        && let Some(network) = networks.most_likely(&container, &node)
     {
         format!("{network}.{container}")
     } else if workload.pod.is_empty() {

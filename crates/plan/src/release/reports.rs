@@ -96,7 +96,7 @@ pub fn read_report(
     let mut read = if file.fields.contains_key("clusterGUID") {
         calicoctl(file, written, snapshot, locked)
     } else {
-        own(file)?
+        read_own_report(file)?
     };
 
     read.observations.name = name.to_owned();
@@ -122,15 +122,16 @@ fn text(fields: &Map<String, Value>, name: &str) -> String {
 }
 
 /// Reads the output of `calipam check -o json` or `-o yaml`.
-fn own(file: ReportFile) -> Result<ReadReport, ReportError> {
+fn read_own_report(file: ReportFile) -> Result<ReadReport, ReportError> {
     let EarlierReport {
         guid: cluster,
         taken_at: at,
         ..
     } = EarlierReport::without_findings(&Value::Object(file.fields))?;
-    let found = file
-        .found
-        .ok_or_else(|| NoReport::Undecodable("no `findings`".into()))??;
+    let Some(found) = file.found else {
+        return Err(NoReport::Undecodable("no `findings`".into()).into());
+    };
+    let found = found?;
     Ok(ReadReport {
         observations: Observations { at, cluster, ..found },
         objections: Vec::new(),

@@ -47,7 +47,7 @@ pub(crate) struct Touched {
 impl Touched {
     /// Takes objects out of a snapshot.
     pub(crate) fn take(snapshot: &mut Snapshot, keys: &HashSet<Key>) -> Self {
-        let has_labels = snapshot.labels_affinities();
+        let has_labels = snapshot.needs_affinity_labels();
         let mut objects = BTreeMap::new();
         let mut doubles = Vec::new();
         let mut add = |key: Key, value: Object, revision: Revision| {
@@ -119,7 +119,7 @@ impl Touched {
             });
         }
         Self {
-            has_labels: snapshot.labels_affinities(),
+            has_labels: snapshot.needs_affinity_labels(),
             ..Self::take(&mut copied, keys)
         }
     }
@@ -346,6 +346,6 @@ mod tests {
         let key = Key::Affinity(affinity.value.key.clone());
 
         let touched = Touched::take(&mut snapshot, &[key].into());
-        assert!(touched.has_labels && !snapshot.labels_affinities());
+        assert!(touched.has_labels && !snapshot.needs_affinity_labels());
     }
 }

@@ -75,7 +75,9 @@ pub(super) async fn write(
             unfinished: Some(reason),
             ..
         } => Ok(Some(TaskResult::Marked(reason))),
-        End::Written { revisions, .. } => Ok(Some(TaskResult::Written(made(objects, batch, &revisions)))),
+        End::Written { revisions, .. } => Ok(Some(TaskResult::Written(changes_made(
+            objects, batch, &revisions,
+        )))),
         End::Lost => Ok(None),
         End::Refused(reason) => Ok(Some(TaskResult::Conflict(reason))),
         End::Unclear(keys) => Ok(Some(TaskResult::Conflict(format!(
@@ -278,7 +280,7 @@ async fn finish_deletion(context: &Context, key: &Key) -> Result<(), String> {
 }
 
 /// The changes that a batch has made, except for objects that it only wrote again as they were.
-fn made(objects: &Objects, batch: &Batch, revisions: &[Option<String>]) -> Made {
+fn changes_made(objects: &Objects, batch: &Batch, revisions: &[Option<String>]) -> Made {
     let mut made = Made::new();
     for (change, revision) in batch.changes.iter().zip(revisions) {
         if change.is_again() {

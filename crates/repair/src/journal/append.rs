@@ -28,8 +28,8 @@ fn append_lines(path: &Path, entries: &[Entry]) -> io::Result<()> {
     // The checksum of a line depends on all lines before it.
     let mut file = regular::open_own(path, OpenOptions::new().read(true).append(true))?;
     let mut lines = Lines::new(BufReader::new(&file));
-    while let Some((_, is_sound)) = lines.next()? {
-        if !is_sound {
+    while let Some(line) = lines.next()? {
+        if !line.is_sound {
             return Err(damaged());
         }
     }
@@ -94,8 +94,8 @@ pub fn headers(folder: &Path) -> Vec<(PathBuf, Header)> {
 /// Reads the header of a journal; `None` if it is not sound.
 fn header_of(path: &Path) -> Option<Header> {
     let mut lines = Lines::new(BufReader::new(open_own(path).ok()?));
-    let (line, is_sound) = lines.next().ok()??;
-    header(path, line, is_sound).ok()
+    let first = lines.next().ok()??;
+    header(path, first).ok()
 }
 
 /// Returns true if a file belongs to this user and begins like a journal. Its name does not matter: `--journal` accepts
@@ -125,10 +125,11 @@ pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
     let mut lines = Lines::new(BufReader::new(open_if_over(path)?));
     let mut header = None;
     let mut marks = Vec::new();
-    while let Some((line, is_sound)) = lines.next().ok()? {
-        if !is_sound {
+    while let Some(line) = lines.next().ok()? {
+        if !line.is_sound {
             return None;
         }
+        let line = line.text;
         if line.starts_with(b"{\"lock\":") || line.starts_with(BEGIN) {
             match serde_json::from_slice(line).ok()? {
                 Entry::Header(found) => header = Some(found),

@@ -52,6 +52,23 @@ impl Sum {
     }
 }
 
+/// A line of a journal.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Line<'l> {
+    /// The text without the checksum.
+    pub text: &'l [u8],
+    /// True if the checksum is right.
+    pub is_sound: bool,
+}
+
+impl Line<'_> {
+    /// A line that cannot be unpacked, or is too long.
+    const NO_TEXT: Line<'static> = Line {
+        text: &[],
+        is_sound: false,
+    };
+}
+
 /// Reads lines and checks their checksums.
 pub(super) struct Lines<R> {
     text: Text<R>,
@@ -76,9 +93,9 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Returns the next line, and true if it is sound; `None` at the end. Callers must stop after an unsound line. An
-    /// incomplete last line is ignored: if it is an intent, its write never began.
-    pub(super) fn next(&mut self) -> io::Result<Option<(&[u8], bool)>> {
+    /// Returns the next line; `None` at the end. Callers must stop after an unsound line. An incomplete last line is
+    /// ignored: if it is an intent, its write never began.
+    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         self.line.clear();
         let mut limited = (&mut self.text).take(LONGEST as u64);
         match limited.read_until(b'\n', &mut self.line) {
@@ -86,7 +103,7 @@ impl<R: Read> Lines<R> {
             // A frame is damaged.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 self.number += 1;
-                return Ok(Some((&[], false)));
+                return Ok(Some(Line::NO_TEXT));
             }
             Err(error) => return Err(error),
         }
@@ -96,13 +113,16 @@ impl<R: Read> Lines<R> {
                 return Ok(None);
             }
             self.number += 1;
-            return Ok(Some((&[], false)));
+            return Ok(Some(Line::NO_TEXT));
         }
 
         self.end = self.text.position();
         self.number += 1;
         let is_sound = self.sum.open(&mut self.line);
-        Ok(Some((&self.line, is_sound)))
+        Ok(Some(Line {
+            text: &self.line,
+            is_sound,
+        }))
     }
 }
 
@@ -131,7 +151,7 @@ mod tests {
             .unwrap();
         let file = frame.repeat(2 * LONGEST / MOST_TEXT);
         let mut lines = Lines::new(&file[..]);
-        assert_eq!(lines.next().unwrap(), Some((&[][..], false)));
+        assert_eq!(lines.next().unwrap(), Some(Line::NO_TEXT));
         assert_eq!(lines.line.len(), LONGEST);
         assert!(
             lines.text.position().unwrap() <= file.len() as u64 / 2,
@@ -143,7 +163,7 @@ mod tests {
     fn sound(text: &[u8]) -> bool {
         let file = framed(text);
         let mut lines = Lines::new(&file[..]);
-        std::iter::from_fn(|| lines.next().unwrap().map(|(_, sound)| sound)).all(|sound| sound)
+        std::iter::from_fn(|| lines.next().unwrap().map(|line| line.is_sound)).all(|sound| sound)
     }
 
     #[test]
@@ -157,7 +177,9 @@ mod tests {
         let file = framed(&text);
         let mut lines = Lines::new(&file[..]);
         for object in &objects {
-            assert_eq!(lines.next().unwrap(), Some((object.as_bytes(), true)));
+            let text = object.as_bytes();
+            let is_sound = true;
+            assert_eq!(lines.next().unwrap(), Some(Line { text, is_sound }));
         }
         assert_eq!(lines.next().unwrap(), None);
         assert_eq!((lines.end, lines.number), (Some(file.len() as u64), 4));

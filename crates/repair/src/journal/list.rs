@@ -82,9 +82,9 @@ fn newest_first(paths: &[PathBuf]) -> Vec<Listed> {
     journals
 }
 
-/// Returns the runs on a cluster that did not finish, newest first: a kill or a failure ended them while they wrote, and
-/// a step that they had begun may be half-done. Leaves out runs that were undone, that left a lock
-/// ([`stale_locks`](crate::stale_locks)), and after which a run of the same command, or a rebuild, has ended.
+/// Returns the runs on a cluster that may have left a step half-done, newest first: a kill or a failure ended them while
+/// they wrote. Leaves out runs that were undone, that left a lock ([`stale_locks`](crate::stale_locks)), and after which
+/// a run of the same command, or a rebuild, has ended.
 pub fn unfinished_runs(folder: &Path, cluster: &str) -> Result<Vec<Listed>, JournalError> {
     let broken_off: HashSet<PathBuf> = unfinished(folder)?.into_iter().collect();
     if broken_off.is_empty() {
@@ -93,7 +93,7 @@ pub fn unfinished_runs(folder: &Path, cluster: &str) -> Result<Vec<Listed>, Jour
 
     // Only the journals of broken-off runs and of undos are read whole: others can be long.
     let mut paths = Vec::new();
-    let mut ended = Vec::new();
+    let mut ended_runs = Vec::new();
     for (path, header) in headers(folder) {
         if header.cluster != cluster {
             continue;
@@ -103,7 +103,7 @@ pub fn unfinished_runs(folder: &Path, cluster: &str) -> Result<Vec<Listed>, Jour
             paths.push(path.clone());
         }
         if !is_broken_off && is_over(&path) {
-            ended.push(header);
+            ended_runs.push(header);
         }
     }
 
@@ -114,7 +114,7 @@ pub fn unfinished_runs(folder: &Path, cluster: &str) -> Result<Vec<Listed>, Jour
             && !run.ended
             && !run.undone
             && may_have_written
-            && !ended.iter().any(|later| has_gone_on(later, &run.header))
+            && !ended_runs.iter().any(|later| has_gone_on(later, &run.header))
     });
     Ok(runs)
 }
@@ -219,10 +219,10 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let file = open_own(path)?;
     let is_running = is_alive(&file);
     let mut lines = Lines::new(BufReader::new(file));
-    let Some((first, is_sound)) = lines.next()? else {
+    let Some(first) = lines.next()? else {
         return Ok(None);
     };
-    let Ok(header) = header(path, first, is_sound) else {
+    let Ok(header) = header(path, first) else {
         return Ok(None);
     };
 
@@ -233,11 +233,12 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let mut ended = false;
     // The numbers of objects in writes without an outcome so far.
     let mut unanswered: HashMap<u64, usize> = HashMap::new();
-    while let Some((line, is_sound)) = lines.next()? {
-        if !is_sound {
+    while let Some(line) = lines.next()? {
+        if !line.is_sound {
             state = JournalState::Damaged;
             break;
         }
+        let line = line.text;
         if line.starts_with(b"{\"intent\":") {
             match serde_json::from_slice(line) {
                 Ok(IntentSize { intent }) => {

@@ -13,7 +13,7 @@ use calipam_model::parallel;
 use super::disk::{is_alive, open_own};
 use super::entry::{Entry, FORMAT, Header, Intent, LockMark, Outcome};
 use super::error::JournalError;
-use super::line::Lines;
+use super::line::{Line, Lines};
 
 /// The reason for a line whose checksum does not fit.
 const CHANGED: &str = "it is not the line that was written here";
@@ -67,10 +67,10 @@ impl Recorded {
     fn read_file(path: &Path, file: File) -> Result<Self, JournalError> {
         let failed = |error: io::Error| JournalError::read(path, &error);
         let mut lines = Lines::new(BufReader::new(file));
-        let (first, is_sound) = lines.next().map_err(failed)?.unwrap_or_default();
+        let first = lines.next().map_err(failed)?.unwrap_or_default();
         let mut recorded = Self {
             path: path.to_owned(),
-            header: header(path, first, is_sound)?,
+            header: header(path, first)?,
             intents: Vec::new(),
             outcomes: BTreeMap::new(),
             lock: None,
@@ -86,7 +86,8 @@ impl Recorded {
                 return None;
             }
             let line = match lines.next() {
-                Ok(Some((line, is_sound))) => Ok(is_sound.then(|| line.to_vec())),
+                Ok(Some(line)) if line.is_sound => Ok(Some(line.text.to_vec())),
+                Ok(Some(_)) => Ok(None),
                 Ok(None) => return None,
                 Err(error) => Err(error),
             };
@@ -216,7 +217,9 @@ fn check(intent: &Intent) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn header(path: &Path, text: &[u8], is_sound: bool) -> Result<Header, JournalError> {
+/// Reads the header from the first line. The format version is read even from an unsound line: a later version may have
+/// other checksums.
+pub(super) fn header(path: &Path, first: Line<'_>) -> Result<Header, JournalError> {
     /// The beginning of a header in any format version.
     #[derive(serde::Deserialize)]
     struct Any {
@@ -231,7 +234,7 @@ pub(super) fn header(path: &Path, text: &[u8], is_sound: bool) -> Result<Header,
     let no_journal = || JournalError::NoJournal {
         path: path.to_owned(),
     };
-    let any: Any = serde_json::from_slice(text).map_err(|_| no_journal())?;
+    let any: Any = serde_json::from_slice(first.text).map_err(|_| no_journal())?;
     if any.header.format != FORMAT {
         return Err(JournalError::OtherFormat {
             path: path.to_owned(),
@@ -239,8 +242,8 @@ pub(super) fn header(path: &Path, text: &[u8], is_sound: bool) -> Result<Header,
         });
     }
 
-    match serde_json::from_slice(text) {
-        Ok(Entry::Header(header)) if is_sound => Ok(header),
+    match serde_json::from_slice(first.text) {
+        Ok(Entry::Header(header)) if first.is_sound => Ok(header),
         Ok(Entry::Header(_)) => Err(JournalError::Line {
             path: path.to_owned(),
             line: 1,
@@ -266,7 +269,8 @@ mod tests {
             let text = serde_json::to_string(&written).unwrap();
             let text = text.replace("\"etcd\"", &format!("{datastore:?}"));
             let is_sound = true;
-            super::header(Path::new("a.journal"), text.as_bytes(), is_sound)
+            let text = text.as_bytes();
+            super::header(Path::new("a.journal"), Line { text, is_sound })
         };
         assert_eq!(read("kubernetes").unwrap().datastore, DatastoreKind::Kubernetes);
         for unknown in ["", "consul"] {

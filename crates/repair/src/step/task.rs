@@ -209,8 +209,11 @@ impl WriteTask {
             Some(Object::Handle(handle)) => handle.count(block),
             _ => 0,
         };
-        // All addresses of a block that cannot be decoded may be the handle's.
-        let recorded = records(found.as_ref(), id).map_or(counted, |recorded| recorded as i64);
+        let recorded = match records(found.as_ref(), id) {
+            Some(recorded) => recorded as i64,
+            // All addresses of a block that cannot be decoded may be the handle's.
+            None => counted,
+        };
         let surplus = counted.saturating_sub(recorded).max(0);
         Cow::Owned(Edit::Handle(
             id.to_owned(),

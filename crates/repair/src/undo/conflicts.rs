@@ -44,13 +44,14 @@ impl Footprint {
         }
     }
 
-    /// True if an object that is created again would overlap another one.
+    /// True if the ranges overlap the object `other`, whose CIDR is `cidr`.
     fn overlaps(&self, other: &Key, cidr: IpNet) -> bool {
         match (self, other) {
-            (Self::Pool(own), Key::Pool(_)) => overlap(*own, cidr),
-            // Calico resolves several affinities for the same block, and the run may have found them already.
-            (Self::Blocks(own), Key::Block(_) | Key::Affinity(_)) => {
-                own.iter().any(|own| *own != cidr && overlap(*own, cidr))
+            (Self::Pool(pool), Key::Pool(_)) => overlap(*pool, cidr),
+            // A block with the same CIDR is no conflict: Calico resolves several affinities for one block, and the run
+            // may have found them already.
+            (Self::Blocks(blocks), Key::Block(_) | Key::Affinity(_)) => {
+                blocks.iter().any(|block| *block != cidr && overlap(*block, cidr))
             }
             _ => false,
         }
@@ -108,9 +109,8 @@ fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
     ))
 }
 
-/// Returns, for each step, the reason to refuse it: an object that it creates again would overlap another object or not
-/// fit a newer pool; a block that the run required to be absent exists; or a pool that it deletes contains blocks or
-/// affinities that are in no other pool. Overlaps with objects that the steps write themselves do not count.
+/// Returns, for each step, the reason to refuse it, if there is one: another object is in its way, or it deletes the
+/// only pool of a block or affinity. Objects that the steps write themselves are in nobody's way.
 pub(super) async fn refusals(
     datastore: &Datastore,
     steps: &[UndoStep],

@@ -432,7 +432,7 @@ fn join(units: Vec<UndoUnit>) -> Vec<UndoUnit> {
             place_of_step.insert(*step, place);
         }
         match joined.get_mut(place) {
-            Some(Some(largest)) => largest.merge(&mut unit),
+            Some(Some(existing)) => existing.merge(&mut unit),
             _ => joined.push(Some(unit)),
         }
     }
@@ -441,7 +441,7 @@ fn join(units: Vec<UndoUnit>) -> Vec<UndoUnit> {
 }
 
 impl UndoUnit {
-    /// Takes the parts of another unit, and its reason.
+    /// Moves the parts of another unit into this one, and appends its reason.
     fn merge(&mut self, other: &mut Self) {
         self.steps.append(&mut other.steps);
         self.keys.append(&mut other.keys);

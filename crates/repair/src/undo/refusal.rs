@@ -56,7 +56,7 @@ pub(super) enum Fence {
 impl Fence {
     /// Compares a fence with the version that the run left.
     pub(super) fn of(object: &UndoObject, now: Option<&Stored>) -> Self {
-        let Some((expected, now)) = object.left.as_ref().zip(now) else {
+        let (Some(expected), Some(now)) = (&object.left, now) else {
             return Self::Passed;
         };
         match &expected.value {
@@ -71,23 +71,23 @@ impl Fence {
     }
 }
 
-/// Returns the reason to refuse objects that are undone together, if one of them has changed. If an object that the run
-/// created is missing, an earlier undo may have deleted it. But if an object of an earlier phase is not undone yet, it
-/// was another client that deleted it. This does not hold for `arrived` objects, which may have been written since that
-/// undo.
+/// Returns the reason to refuse objects that are undone together: another client has changed one of them since the run.
+/// The run may have written the `arrived` objects after an earlier undo.
 pub(super) fn why_refused(found: &[(&UndoObject, State)], arrived: &BTreeSet<Key>) -> Option<String> {
+    // An earlier undo may have deleted an object that the run created. It undoes the phases in order: if an object of an
+    // earlier phase is not undone, somebody else has deleted it.
     let not_undone = found
         .iter()
         .filter(|(object, state)| *state == State::AsLeft && !arrived.contains(&object.key));
     let first_phase = not_undone.map(|(object, _)| object.phase()).min();
-    let is_gone = |object: &UndoObject| {
+    let is_deleted_by_others = |object: &UndoObject| {
         let has_value = object.left.as_ref().is_some_and(|left| left.value.is_some());
         let was_created = object.before.is_none() && has_value;
         was_created && first_phase.is_some_and(|phase| phase < object.phase())
     };
     let changed = found.iter().find(|(object, state)| match state {
         State::Changed => true,
-        State::Undone => is_gone(object),
+        State::Undone => is_deleted_by_others(object),
         State::AsLeft => false,
     });
     changed.map(|(object, _)| format!("{} has changed since the run", object.key.named()))
@@ -111,11 +111,13 @@ fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
         // An undo was killed between the two steps of a deletion. The new undo finishes it.
         (_, Some(now)) if object.before.is_none() && now.is_deleted() => true,
         (Some(left), Some(now)) => {
-            let is_value = left
-                .value
-                .as_ref()
-                .map_or(now.is_deleted(), |value| same_value(value, &now.raw));
-            (left.revision == now.revision.to_string() || compared_by_value(object.key.clone())) && is_value
+            let has_same_value = match &left.value {
+                Some(value) => same_value(value, &now.raw),
+                None => now.is_deleted(),
+            };
+            let is_same_version =
+                left.revision == now.revision.to_string() || compared_by_value(object.key.clone());
+            has_same_value && is_same_version
         }
         _ => false,
     }
@@ -134,7 +136,7 @@ impl UndoStep {
         self.objects.iter().chain(&self.awaited).chain(&self.fences)
     }
 
-    /// Keeps the step's objects as they were found, of which the write changes every one.
+    /// Keeps the step's objects as they were found. The write changes each of them, so that it need not read them again.
     fn keep_found(&mut self, stored: Vec<Option<Stored>>) {
         let mut found = Objects::new();
         for (object, mut stored) in self.objects.iter().zip(stored) {

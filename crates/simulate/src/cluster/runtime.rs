@@ -14,6 +14,8 @@ const RETRY: Micros = Micros::from_secs(10);
 const RETRY_DEL: Micros = Micros::from_secs(15);
 /// A runtime's time limit for an ADD or DEL.
 const CALL: Micros = Micros::from_secs(220);
+/// How far a lifetime may be from the mean, in thousandths.
+const LIFETIME_SPREAD: u64 = 900;
 
 impl World {
     /// Takes over the running pods of the cluster with which the scenario begins.
@@ -80,7 +82,7 @@ impl World {
         let Some(lifetime) = self.scenario.lifetime else {
             return;
         };
-        let age = self.random.borrow_mut().around(lifetime, 900);
+        let age = self.random.borrow_mut().around(lifetime, LIFETIME_SPREAD);
         let world = Rc::clone(self);
         self.engine.at(self.engine.now() + age, move || {
             if world.delete(id) {

@@ -81,7 +81,9 @@ impl Client {
     /// Reads the affinities of all nodes, as the plugin does once in a node's lifetime to label those of its own node.
     pub(crate) async fn list_affinities(&self) {
         let listing = self.server.data().all_affinities();
-        self.send_read(self.work(&Query::HostAffinities), &[], listing)
+        // Only the time of the request counts here, not the answer.
+        let no_queries = [];
+        self.send_read(self.work(&Query::HostAffinities), &no_queries, listing)
             .await;
         self.server
             .engine
@@ -139,7 +141,8 @@ impl Client {
         self.server.kind == DatastoreKind::Kubernetes
     }
 
-    /// Sends queries in requests of `size` queries each, all at the same time.
+    /// Sends queries in requests of `size` queries each, all at the same time. Takes the simulated time of the requests,
+    /// and of decoding the answers.
     async fn ask_in_parts(&self, queries: &[Query], size: usize, lists: Lists) -> Vec<Vec<Entry>> {
         let mut total = Listing::default();
         let mut requests = Vec::new();
@@ -149,6 +152,7 @@ impl Client {
                 listing = listing.plus(self.measure(query));
             }
             total = total.plus(listing);
+            // This sends the request; the answer is awaited below.
             requests.push(self.ask(part, listing, lists));
         }
 

@@ -113,10 +113,10 @@ impl Costs {
         }
     }
 
-    /// The time that a request takes if it does not wait, for the latency that `draw` returns. The latency includes the
-    /// server's usual work for a request. If that work takes longer than the latency, the rest is done after the
-    /// answer, so that an idle server answers in the measured time. The time for the objects of a list is added.
-    pub(super) fn request(
+    /// Splits the time of a request that does not wait: the ways, and the server's work before and after the answer.
+    /// `draw` returns the measured latency, which includes the server's usual work. If that work takes longer, the rest
+    /// is done after the answer. The time for the objects of a list is added.
+    pub(super) fn split_request(
         &self,
         work: Work,
         listing: Listing,

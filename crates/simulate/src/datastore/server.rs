@@ -94,7 +94,9 @@ impl Server {
         action: impl FnOnce(&mut Data) -> T + 'static,
     ) -> Answer<T> {
         self.requests.set(self.requests.get() + 1);
-        let times = self.costs.request(work, listing, |latency| self.draw(latency));
+        let times = self
+            .costs
+            .split_request(work, listing, |latency| self.draw(latency));
 
         let slot = Slot::new();
         let slot_of_server = slot.clone();

@@ -32,7 +32,8 @@ impl Scenario {
         self.check_times()
     }
 
-    /// Checks that there is a pool for pods, that pools do not overlap, and that they can have their blocks.
+    /// Checks that there is a pool for pods, that pools do not overlap and can have their blocks, and that a limit on
+    /// blocks comes with strict affinity.
     fn check_pools(&self) -> Result<()> {
         if self.pools_for_pods().next().is_none() {
             let error = ScenarioError::new("there is no pool, so no pod can get an address");

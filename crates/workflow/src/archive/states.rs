@@ -119,16 +119,18 @@ pub fn states_around(
 ) -> Result<(ArchivedState, Option<ArchivedState>)> {
     let archive = open(folder, operator)?;
     let before = state_in(&archive, folder, time, operator)?;
-    let later = archive
-        .exports()
-        .partition_point(|export| export.taken_at <= time);
-    let after = match (archive.exports().get(later), archive.exports().last()) {
-        (Some(next), _) => Some(ArchivedState::of(next)),
-        (None, Some(last)) if last.changes().exists() => {
-            let until = None;
-            Some(ArchivedState::write(last, until, operator)?)
-        }
-        _ => None,
-    };
-    Ok((before, after))
+    let exports = archive.exports();
+    let next = exports.partition_point(|export| export.taken_at <= time);
+    if let Some(next_export) = exports.get(next) {
+        return Ok((before, Some(ArchivedState::of(next_export))));
+    }
+
+    let mut last_state = None;
+    if let Some(last) = exports.last()
+        && last.changes().exists()
+    {
+        let until = None;
+        last_state = Some(ArchivedState::write(last, until, operator)?);
+    }
+    Ok((before, last_state))
 }

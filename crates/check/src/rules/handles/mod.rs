@@ -268,7 +268,7 @@ impl<'s> Checker<'_, 's> {
     }
 }
 
-/// Makes the evidence about a group with the handle `object`.
+/// Creates the evidence of a finding about the records of one handle ID. `object` is the stored handle, if there is one.
 fn group_evidence(
     group: &Group<'_, '_>,
     object: Option<&StoredHandle>,

@@ -150,6 +150,7 @@ impl Results {
         self.sender.borrow().is_empty()
     }
 
+    /// Makes a check the one that is served. Prints the number of its findings if it differs from the last one.
     fn publish(&mut self, success: Success) {
         let findings = count(success.report.findings.len(), "finding", "findings");
         if self.last_printed != findings {

@@ -106,8 +106,8 @@ impl Success {
 
     /// Returns a document, which is formatted when it is first requested.
     fn text(&self, text: Text) -> io::Result<&Bytes> {
-        let place = &self.texts[text as usize];
-        if let Some(written) = place.get() {
+        let cached = &self.texts[text as usize];
+        if let Some(written) = cached.get() {
             return Ok(written);
         }
         let snapshot = self.snapshot();
@@ -124,7 +124,7 @@ impl Success {
             Text::Page => write_live_page(&checked, &self.version(), &mut out)?,
             Text::Metrics => write_report_metrics(&checked, self.trends.as_ref(), &mut out)?,
         }
-        Ok(place.get_or_init(|| out.into()))
+        Ok(cached.get_or_init(|| out.into()))
     }
 }
 

@@ -125,10 +125,10 @@ impl Document for MigrationDocument<'_> {
 
 /// Formats `Migration from pool a (10.7.0.0/16, blocks of /26) to b (10.8.0.0/16, blocks of /28)`.
 fn heading(survey: &Survey) -> String {
-    let pool = |pool: &Pool| format!("{} ({}, blocks of /{})", pool.name, pool.cidr, pool.block_size);
-    let from = pool(&survey.migration.old);
+    let describe = |pool: &Pool| format!("{} ({}, blocks of /{})", pool.name, pool.cidr, pool.block_size);
+    let from = describe(&survey.migration.old);
     match &survey.migration.new {
-        Some(new) => format!("Migration from pool {from} to {}", pool(new)),
+        Some(new) => format!("Migration from pool {from} to {}", describe(new)),
         None => format!("Migration from pool {from}"),
     }
 }

@@ -30,7 +30,7 @@ impl<'a> PoolRow<'a> {
     }
 
     /// Returns the numbers of taken and usable addresses.
-    fn taken(self) -> [Count; 2] {
+    fn taken_and_usable(self) -> [Count; 2] {
         match self {
             Self::Pool(pool) => [pool.usable_taken, pool.usable],
             Self::Outside(outside) => [
@@ -131,7 +131,9 @@ fn pool_columns<'a>(page: Page) -> Vec<Column<'a, PoolRow<'a>>> {
         left("CIDR", |row: PoolRow<'_>| row.pool(|pool| pool.cidr)),
         right("TOTAL", |row: PoolRow<'_>| thousands(row.addresses()[0])).hidden(5),
         right("IN USE", |row: PoolRow<'_>| thousands(row.addresses()[1])).hidden(4),
-        right("%", |row: PoolRow<'_>| percent(row.taken()[0], row.taken()[1])),
+        right("%", |row: PoolRow<'_>| {
+            percent(row.taken_and_usable()[0], row.taken_and_usable()[1])
+        }),
         right("COOLING", |row: PoolRow<'_>| thousands(row.addresses()[2])).hidden(3),
         right("RESERVED", |row: PoolRow<'_>| {
             row.pool(|pool| thousands(pool.reserved))
@@ -143,7 +145,7 @@ fn pool_columns<'a>(page: Page) -> Vec<Column<'a, PoolRow<'a>>> {
             PoolRow::Outside(_) => "0".to_owned(),
         }),
         left("USE", move |row: PoolRow<'_>| {
-            bar(row.taken()[0], row.taken()[1], page)
+            bar(row.taken_and_usable()[0], row.taken_and_usable()[1], page)
         })
         .wide(),
         right("BLOCKS", |row: PoolRow<'_>| match row {

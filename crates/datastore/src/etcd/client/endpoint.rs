@@ -122,7 +122,7 @@ async fn stated_reason(authority: &str, settings: &EtcdSettings) -> Option<Cause
     let authority = authority.to_owned();
     let tls = settings.tls.clone();
     let limit = settings.timeouts.connect;
-    tokio::task::spawn_blocking(move || handshake::reason(&authority, &tls, limit))
+    tokio::task::spawn_blocking(move || handshake::tls_error(&authority, &tls, limit))
         .await
         .ok()?
 }

@@ -14,9 +14,9 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use crate::error::{Attempt, Cause};
 use crate::settings::TlsSettings;
 
-/// The TLS error of a handshake, such as an alert from the server; `None` if there is none, or if the settings have no
+/// Connects to a server to find out why its TLS handshake fails; `None` if it does not fail, or if the settings have no
 /// CA certificate. Blocks while the name is resolved, then for up to `limit` in each step.
-pub(crate) fn reason(authority: &str, tls: &TlsSettings, limit: Duration) -> Option<Cause> {
+pub(crate) fn tls_error(authority: &str, tls: &TlsSettings, limit: Duration) -> Option<Cause> {
     let config = config(tls)?;
     let (host, _) = authority.rsplit_once(':')?;
     let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).ok()?;
@@ -31,14 +31,14 @@ pub(crate) fn reason(authority: &str, tls: &TlsSettings, limit: Duration) -> Opt
 
     // Reading makes the handshake, and then waits for what the server sends after it.
     let error = stream.read(&mut [0; 1]).err()?;
-    let tls_error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    let found = error.get_ref()?.downcast_ref::<rustls::Error>()?;
 
     let attempt = Attempt {
         timeout: limit.as_secs(),
         connect: limit.as_secs(),
         has_certificate: tls.identity.is_some(),
     };
-    Some(attempt.tls(tls_error))
+    Some(attempt.tls(found))
 }
 
 /// Parses the certificates in PEM text; `None` if one is damaged.

@@ -282,10 +282,9 @@ async fn answer_all(client: &Arc<KubeClient>, queries: &[Query], listing: &Listi
 
 /// Answers one query with a read of its own.
 async fn answer(client: &Arc<KubeClient>, query: &Query, listing: &Listing) -> Result<Answer> {
-    let list = async |source| {
-        let is_wanted = |key: &Key| query.asks_for(key);
-        read::listed(client, source, listing.not_older_than.as_deref(), is_wanted).await
-    };
+    let is_wanted = |key: &Key| query.asks_for(key);
+    let list =
+        async |source| read::listed(client, source, listing.not_older_than.as_deref(), is_wanted).await;
     match query {
         Query::Get(key) => read::get(client, key).await,
         Query::Pools => list(Source::Pools).await,
@@ -296,7 +295,6 @@ async fn answer(client: &Arc<KubeClient>, query: &Query, listing: &Listing) -> R
             Selecting::All => list(Source::Affinities).await,
             Selecting::ByLabels => {
                 let selector = read::selector(kind, holder, *family);
-                let is_wanted = |key: &Key| query.asks_for(key);
                 read::selected(client, &selector, listing.not_older_than.as_deref(), is_wanted).await
             }
         },

@@ -40,7 +40,8 @@ pub(crate) enum Message {
 /// Running watches. They report the changes of one kind in order, but changes of different kinds in any order.
 pub(crate) struct Watches {
     messages: Receiver<Message>,
-    asked: state::Sender<u64>,
+    /// The number of the last request to confirm that everything was reported.
+    last_request: state::Sender<u64>,
     _watches: JoinSet<()>,
 }
 
@@ -48,9 +49,11 @@ impl Watches {
     /// Starts to watch kinds, each from its position on.
     pub(crate) fn begin(client: &Arc<KubeClient>, kinds: &[Kind], from: &Positions) -> Self {
         let (sender, messages) = mpsc::channel(MAX_WAITING);
-        let (asked, question) = state::channel(0);
+        let (last_request, requests) = state::channel(0);
         let mut watches = JoinSet::new();
-        for (kind, seconds) in kinds.iter().zip(SECONDS.into_iter().cycle()) {
+        let mut lengths = SECONDS.into_iter().cycle();
+        for kind in kinds {
+            let seconds = lengths.next().unwrap_or(SECONDS[0]);
             let position = from.get(kind.known.plural).copied();
             watches.spawn(OneKind::follow(
                 client,
@@ -58,12 +61,12 @@ impl Watches {
                 seconds,
                 position,
                 sender.clone(),
-                question.clone(),
+                requests.clone(),
             ));
         }
         Self {
             messages,
-            asked,
+            last_request,
             _watches: watches,
         }
     }
@@ -85,8 +88,8 @@ impl Watches {
 
     /// Requests a [`Message::Current`] for each kind, and returns the number of the request.
     pub(crate) fn ask(&self) -> u64 {
-        self.asked.send_modify(|asked| *asked += 1);
-        *self.asked.borrow()
+        self.last_request.send_modify(|number| *number += 1);
+        *self.last_request.borrow()
     }
 }
 

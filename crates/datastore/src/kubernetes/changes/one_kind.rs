@@ -27,7 +27,7 @@ pub(super) struct OneKind {
     kind: Kind,
     sender: Sender<Message>,
     /// The number of the last request to confirm that everything was reported.
-    asked: state::Receiver<u64>,
+    requests: state::Receiver<u64>,
     /// Seconds after which the API server ends a watch; shortly before, it reports its position.
     seconds: u32,
     /// The version up to which everything was reported.
@@ -42,13 +42,13 @@ impl OneKind {
         seconds: u32,
         from: Option<Position>,
         sender: Sender<Message>,
-        asked: state::Receiver<u64>,
+        requests: state::Receiver<u64>,
     ) -> impl Future<Output = ()> + Send + 'static {
         let mut one_kind = Self {
             client: Arc::clone(client),
             kind: kind.clone(),
             sender,
-            asked,
+            requests,
             seconds,
             reported_until: from.map_or(0, |position| position.revision),
         };
@@ -149,7 +149,7 @@ impl OneKind {
                     }
                     continue;
                 }
-                asked = self.asked.changed() => match asked {
+                requested = self.requests.changed() => match requested {
                     Ok(()) => {
                         confirmed = Some(self.confirm_current().await?);
                         continue;
@@ -171,10 +171,10 @@ impl OneKind {
         }
     }
 
-    /// Reports everything up to now, and returns the number of the last request to do so. A silent watch does not prove
-    /// that nothing happened, so this asks the server for its newest version, which a short watch must then reach.
+    /// Reports everything up to now, and returns the number of the last request to do so. Since a silent watch does not
+    /// prove that nothing happened, a short watch must reach the newest version that the server names.
     async fn confirm_current(&mut self) -> Result<u64, Broken> {
-        let number = *self.asked.borrow_and_update();
+        let request_number = *self.requests.borrow_and_update();
         let newest = self.newest_version().await?;
         for _ in 0..ATTEMPTS {
             if self.reported_until >= newest {
@@ -190,7 +190,7 @@ impl OneKind {
         if self.reported_until < newest {
             return Err(unconfirmed());
         }
-        Ok(number)
+        Ok(request_number)
     }
 
     /// Passes an event on, unless it was reported before.

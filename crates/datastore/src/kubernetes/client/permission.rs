@@ -52,15 +52,14 @@ pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permissio
     })
 }
 
-/// The user's name according to the API server; `None` if the server's version does not report it.
+/// The user's name according to the API server; `None` if the server does not tell, as older versions do not.
 async fn user(client: &KubeClient) -> Option<String> {
     let question = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let answer = client.write(Method::POST, WHO_AM_I, &question).await.ok()?;
-    let review: Value = serde_json::from_slice(&answer.whole(MAX_REVIEW).await.ok()?).ok()?;
-    review
-        .pointer("/status/userInfo/username")?
-        .as_str()
-        .map(str::to_owned)
+    let body = answer.whole(MAX_REVIEW).await.ok()?;
+    let review: Value = serde_json::from_slice(&body).ok()?;
+    let name = review.pointer("/status/userInfo/username")?.as_str()?;
+    Some(name.to_owned())
 }
 
 /// Asks the server whether the user has a permission.

@@ -253,7 +253,7 @@ impl<'c> Target<'c> {
     /// # Errors
     /// A conflict if the object does not have the expected version.
     pub(crate) async fn expected(&self, expected: &Revision) -> Result<Value, Failure> {
-        let object = of_version(self.client.value(&self.path).await?, expected);
+        let object = if_at_version(self.client.value(&self.path).await?, expected);
         object.ok_or_else(|| Failure::Conflict("its version is different".into()))
     }
 
@@ -262,7 +262,7 @@ impl<'c> Target<'c> {
     async fn as_read(&self, change: &Change, before: &Revision) -> Result<Value, Failure> {
         if let Some(whole) = change.whole()
             && let Ok(object) = serde_json::from_slice(whole)
-            && let Some(object) = of_version(object, before)
+            && let Some(object) = if_at_version(object, before)
         {
             return Ok(object);
         }
@@ -346,8 +346,9 @@ impl<'c> Target<'c> {
     }
 }
 
-/// Returns the object; `None` if it does not have the expected version.
-fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
+/// Returns the object without `managedFields`, which no value of calipam contains; `None` if it does not have the
+/// expected version.
+fn if_at_version(mut object: Value, expected: &Revision) -> Option<Value> {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");
     }
@@ -418,7 +419,7 @@ fn free_addresses(block: &mut Value) {
 
 /// True if affinities need labels: Calico 3.31 and later finds them by labels, and once one affinity has labels, all
 /// others need them.
-pub(crate) async fn labels_affinities(client: &Arc<KubeClient>) -> Result<bool> {
+pub(crate) async fn needs_affinity_labels(client: &Arc<KubeClient>) -> Result<bool> {
     if let Some(information) = stored(client, &Key::cluster_information()).await?
         && let Ok(information) = ClusterInformation::parse(&information.raw)
         && information.finds_affinities_by_labels()

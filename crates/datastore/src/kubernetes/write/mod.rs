@@ -11,7 +11,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Source};
 use tokio::sync::OnceCell;
 
-use self::change::{change, labels_affinities, require, stored};
+use self::change::{change, needs_affinity_labels, require, stored};
 use super::client::KubeClient;
 use crate::error::Result;
 use crate::retries::retried;
@@ -70,7 +70,12 @@ impl Objects for KubeObjects {
             return Ok(Swap::Conflict);
         }
         let labels = match only.key() {
-            Key::Affinity(_) => *self.labels.get_or_try_init(|| labels_affinities(client)).await?,
+            Key::Affinity(_) => {
+                *self
+                    .labels
+                    .get_or_try_init(|| needs_affinity_labels(client))
+                    .await?
+            }
             _ => false,
         };
         change(client, only, labels).await

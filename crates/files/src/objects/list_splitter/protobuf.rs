@@ -7,8 +7,10 @@ use crate::protobuf::{Fields, Value, varint};
 
 /// The first bytes of every response in this encoding.
 const MAGIC: &[u8] = b"k8s\0";
-/// Tag of the envelope's field with the object: number 2, length-delimited.
-const RAW: u64 = 2 << 3 | 2;
+/// Number of the envelope's field with the object.
+const OBJECT: u32 = 2;
+/// Tag of that field, which is length-delimited.
+const RAW: u64 = (OBJECT as u64) << 3 | 2;
 /// Maximum bytes of one item; an API server accepts no object above a few megabytes.
 const MAX_FIELD: u64 = 64 << 20;
 
@@ -117,13 +119,13 @@ impl ProtobufList {
 /// Returns the object in a response with one object; `None` if the response is malformed or has none.
 pub fn object(body: &[u8]) -> Option<&[u8]> {
     let mut fields = Fields::new(body.strip_prefix(MAGIC)?);
-    let mut raw = None;
+    let mut object = None;
     while let Some((field, value)) = fields.next_field()? {
-        if let (2, Value::Bytes(bytes)) = (field, value) {
-            raw = Some(bytes);
+        if let (OBJECT, Value::Bytes(bytes)) = (field, value) {
+            object = Some(bytes);
         }
     }
-    raw
+    object
 }
 
 /// The tag, content and size of a field.

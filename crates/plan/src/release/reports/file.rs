@@ -141,9 +141,12 @@ impl<'de> Visitor<'de> for Fields {
                             found = Err(error);
                         }
                     }))?;
-                    file.found = is_list.then_some(found);
+                    file.found = if is_list { Some(found) } else { None };
                 }
-                _ => drop(file.fields.insert(name, map.next_value()?)),
+                _ => {
+                    let value = map.next_value()?;
+                    file.fields.insert(name, value);
+                }
             }
         }
         Ok(file)

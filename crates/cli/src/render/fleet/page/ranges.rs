@@ -25,12 +25,13 @@ pub(super) fn section(report: &FleetReport) -> Markup {
     let mut strips: BTreeMap<(Option<&str>, IpNet), Pools<'_>> = BTreeMap::new();
     for cluster in &report.clusters {
         for pool in &cluster.pools.pools {
-            let length = if cidr::is_v4(pool.cidr) {
+            let usual_length = if cidr::is_v4(pool.cidr) {
                 STRIP_V4
             } else {
                 STRIP_V6
             };
-            let length = length.min(pool.cidr.prefix_len());
+            // A pool that is larger than the usual range has a strip of its own size.
+            let length = usual_length.min(pool.cidr.prefix_len());
             let Some(range) = cidr::block_around(pool.cidr.network(), length) else {
                 continue;
             };
@@ -93,9 +94,9 @@ fn segment(range: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
     } else {
         Some("info")
     };
-    let share = |part: u128| format!("{:.4}", part as f64 * 100.0 / cidr::size(range) as f64);
-    let left = share(offset(range, pool.cidr));
-    let width = share(cidr::size(pool.cidr));
+    let percentage = |part: u128| format!("{:.4}", part as f64 * 100.0 / cidr::size(range) as f64);
+    let left = percentage(offset(range, pool.cidr));
+    let width = percentage(cidr::size(pool.cidr));
     let title = format!(
         "{}: {} {}, {} % taken",
         escape(&cluster.name),
