@@ -55,7 +55,8 @@ pub(crate) struct Call {
 pub(crate) type CallAllocator = Allocator<AllocatorStore>;
 
 impl Call {
-    /// Parses settings, arguments and identity in the order of Calico's plugin, so that the first error is the same.
+    /// Prepares a call: parses its settings, arguments and identity in the order of Calico's plugin, so that a call
+    /// with several faults reports the same one. Does not connect yet.
     pub(crate) fn new(
         configuration: Configuration,
         environment: Environment,
@@ -86,7 +87,8 @@ impl Call {
         })
     }
 
-    /// Connects to the datastore once in a call. Selects affinities by labels if a file says that they have labels.
+    /// Connects to the datastore, and keeps the allocator for the whole call. It selects the node's affinities by their
+    /// labels if a marker file says that they have labels, and otherwise lists those of all nodes.
     pub(crate) async fn connect(&self) -> Result<&CallAllocator, CniError> {
         let selecting = if self.is_labelled() {
             Selecting::ByLabels
@@ -102,6 +104,7 @@ impl Call {
 
     /// Logs the pod, the changed blocks, the duration and the number of requests, even if the call failed.
     pub(crate) fn log_end(&self, is_done: bool) {
+        // A call that failed early has no connection, and so no blocks and no requests.
         let store = self.allocator.get().map(Allocator::store);
         let blocks = store.map(AllocatorStore::changed_blocks).unwrap_or_default();
         let Identity { node, pod, .. } = &self.identity;
@@ -122,7 +125,8 @@ impl Call {
         );
     }
 
-    /// Connects to the API server to read namespaces, pods and machines. Shares the datastore's connection if possible.
+    /// Connects to the API server to read namespaces, pods and machines. If the datastore is Kubernetes and both have
+    /// the same settings, returns the datastore's connection.
     pub(crate) async fn lookup(
         &self,
         allocator: &CallAllocator,

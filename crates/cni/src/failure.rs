@@ -7,9 +7,10 @@ use calipam_assign::{Error, StoreError};
 
 use crate::protocol::{CniError, Code};
 
-/// Converts a failure of the plugin. Its code says whether a later attempt can succeed.
+/// Converts a failure of the plugin to the error for the runtime. Its code says whether a later attempt can succeed.
 pub(crate) fn from_plugin(failure: Failure<CniError>) -> CniError {
     let may_pass = match &failure {
+        // A look-up already fails with an error for the runtime.
         Failure::LookUp(error) => return error.clone(),
         Failure::TooSlow(_) => true,
         Failure::Allocator(error) => may_pass(error),
@@ -40,7 +41,7 @@ fn code(may_pass: bool) -> Code {
     }
 }
 
-/// True if a later attempt can succeed.
+/// True if a later attempt can succeed, since the error came from other clients or from the connection.
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::TooManyConflicts | Error::InProgress { .. } | Error::BlockChanged(_) => true,

@@ -28,24 +28,27 @@ impl CallHost<'_> {
         }
     }
 
-    /// The labels of the call's namespace, for pool selectors; `None` unless the configuration sets `reads_namespaces`.
+    /// Returns the labels of the call's namespace, for pool selectors; `None` if the configuration does not ask for
+    /// namespaces or the call has none.
+    ///
+    /// # Errors
+    /// If the API server does not answer, or does not have the namespace.
     async fn namespace_labels(&self) -> Result<Option<BTreeMap<String, String>>, CniError> {
         let namespace = &self.call.identity.namespace;
         if !self.call.configuration.reads_namespaces || namespace.is_empty() {
             return Ok(None);
         }
-        let failed = |error: CniError| {
-            CniError::new(
-                error.code,
-                format!("failed to get namespace {namespace}: {}", error.msg),
-            )
+        let read = async {
+            let client = self.call.lookup(self.allocator).await?;
+            client.namespace_labels(namespace).await
         };
-        let lookup = self.call.lookup(self.allocator).await;
-        let lookup = lookup.map_err(|error| failed(failure::from_datastore(&error)))?;
-        let labels = lookup.namespace_labels(namespace).await;
-        let labels = labels.map_err(|error| failed(failure::from_datastore(&error)))?;
-        let missing = || failed(CniError::internal(format!("namespaces {namespace:?} not found")));
-        labels.map(Some).ok_or_else(missing)
+        let error = match read.await {
+            Ok(Some(labels)) => return Ok(Some(labels)),
+            Ok(None) => CniError::internal(format!("namespaces {namespace:?} not found")),
+            Err(error) => failure::from_datastore(&error),
+        };
+        let message = format!("failed to get namespace {namespace}: {}", error.msg);
+        Err(CniError::new(error.code, message))
     }
 }
 

@@ -40,9 +40,12 @@ impl Identity {
         }
         check_segment("endpoint", &environment.interface)?;
 
-        let namespace = match (&arguments.pod, &arguments.test_namespace) {
-            (Some((namespace, _)), _) | (None, Some(namespace)) => namespace.clone(),
-            (None, None) => DEFAULT_NAMESPACE.to_owned(),
+        let namespace = if let Some((namespace, _)) = &arguments.pod {
+            namespace.clone()
+        } else if let Some(namespace) = &arguments.test_namespace {
+            namespace.clone()
+        } else {
+            DEFAULT_NAMESPACE.to_owned()
         };
         Ok(Self {
             node,
@@ -86,8 +89,8 @@ impl Identity {
     }
 }
 
-/// The node's name, from the first source that has one, or else the host name. Trims whitespace around a name in the
-/// file: node names contain none, and Calico would not find a node whose name has a line break.
+/// Returns the node's name: the first that is not empty of the configured name, the file's content, the configured host
+/// name, and the system's. Trims the file's content, because Calico finds no node whose name ends in a line break.
 pub(crate) fn node_name(sources: &NodeName) -> String {
     if !sources.stated.is_empty() {
         return sources.stated.clone();
@@ -107,7 +110,8 @@ pub(crate) fn node_name(sources: &NodeName) -> String {
         .to_lowercase()
 }
 
-/// Refuses a string that cannot be part of a workload endpoint's name.
+/// Refuses a value that cannot be part of a workload endpoint's name, which joins its parts with `-`. `field` is the
+/// part's name in the error, whose text is that of Calico's plugin.
 fn check_segment(field: &str, value: &str) -> Result<(), CniError> {
     let reason = match value {
         "" => "field should be assigned",

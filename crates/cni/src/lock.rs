@@ -37,13 +37,14 @@ impl NodeLock {
     }
 }
 
-/// Locks the file at a path, and waits until other processes have unlocked it.
+/// Locks the file at a path, and waits until other processes have unlocked it. Creates the file and its folder.
 async fn lock(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         // The file can exist although its folder cannot be created.
         fs::create_dir_all(folder).ok();
     }
     let file = open(path)?;
+    // The lock is usually free, and then no thread is needed.
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => return Ok(file),
         Err(Errno::WOULDBLOCK) => {}
@@ -75,6 +76,7 @@ fn open(path: &Path) -> io::Result<File> {
         .open(path)
     {
         Ok(file) => Ok(file),
+        // The first error is reported, because it says why the file could not be created.
         Err(error) => regular::open(path).map_err(|_| error),
     }
 }

@@ -17,11 +17,11 @@ pub(crate) fn check(environment: &Environment) -> Result<(), CniError> {
     if environment.any_namespace || environment.namespace.is_empty() {
         return Ok(());
     }
-    let identify = |path: &str| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    let (Some(theirs), Some(own)) = (identify(&environment.namespace), identify(OWN)) else {
+    let (Ok(of_container), Ok(own)) = (fs::metadata(&environment.namespace), fs::metadata(OWN)) else {
         return Ok(());
     };
-    if theirs != own {
+    let is_same = of_container.dev() == own.dev() && of_container.ino() == own.ino();
+    if !is_same {
         return Ok(());
     }
     let text = format!(

@@ -89,8 +89,10 @@ impl Notes for FileNotes {
         for family in Family::BOTH {
             let path = self.full_blocks_path(family);
             let file = regular::open_own(&path, OpenOptions::new().append(true));
-            if file.is_ok_and(|mut file| file.write_all(RELEASED.as_bytes()).is_err()) {
-                // The disk is full.
+            // Without the file there is nothing to forget.
+            let Ok(mut file) = file else { continue };
+            if file.write_all(RELEASED.as_bytes()).is_err() {
+                // The disk is full. A missing note is safe: the next call only searches all blocks.
                 fs::remove_file(&path).ok();
             }
         }
@@ -105,7 +107,7 @@ impl Notes for FileNotes {
     }
 }
 
-/// Reads a file; `None` if it is too old or too large.
+/// Reads a file of notes; `None` if it is too old or too large to be used.
 ///
 /// # Errors
 /// For example, if another user owns the file or can write it.
@@ -121,7 +123,8 @@ fn read_recent(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Writes a file, replacing any existing one. Does not follow links or wait for pipes.
+/// Writes a file under another name, and then renames it, which replaces an existing file in one step. Does not follow
+/// links or wait for pipes.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new_path = path.with_extension("new");
     // A killed call can have left this file.

@@ -60,21 +60,21 @@ pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Owner
     };
 
     let found = find_machine(&client, namespace, &launcher).await;
-    let (machine, refusal) = found.map_err(lookup_failed)?;
+    let (machine, mut refusal) = found.map_err(lookup_failed)?;
     if keeps_addresses(allocator).await {
         return Ok(Ownership {
             owner: Owner::Machine(machine),
             refusal,
         });
     }
+
+    // A migration needs the address on both nodes, which only a machine that keeps its addresses has.
     let is_migration_target = machine.migration.is_some();
-    let refusal = if refusal.is_none() && is_migration_target {
+    if refusal.is_none() && is_migration_target {
         let message =
             "live migration target pod is not allowed when KubeVirtVMAddressPersistence is disabled";
-        Some(CniError::internal(message))
-    } else {
-        refusal
-    };
+        refusal = Some(CniError::internal(message));
+    }
     Ok(Ownership {
         owner: Owner::Container,
         refusal,
@@ -105,11 +105,12 @@ async fn find_machine(
     pod: &LauncherPod,
 ) -> calipam_datastore::Result<(Machine, Option<CniError>)> {
     let instance = client.instance(namespace, &pod.instance_name).await?;
-    let name = match &instance {
+    // An instance that was created without a machine names none. A deleted instance had its machine's name.
+    let machine_name = match &instance {
         Some(instance) => instance.machine.clone(),
         None => Some(pod.instance_name.clone()),
     };
-    let machine = match &name {
+    let machine = match &machine_name {
         Some(name) => client.machine(namespace, name).await?,
         None => None,
     };
@@ -122,7 +123,7 @@ async fn find_machine(
         let full_name = format!("{namespace}/{}", pod.instance_name);
         format!("failed to query VMI resource {full_name}: {plural}.kubevirt.io \"{name}\" not found")
     };
-    let refusal = match (&instance, &name) {
+    let refusal = match (&instance, &machine_name) {
         (None, _) => Some(missing("virtualmachineinstances", &pod.instance_name)),
         (Some(_), Some(name)) if machine.is_none() => Some(missing("virtualmachines", name)),
         (Some(instance), _) if instance.uid != pod.instance_uid => Some(format!(
@@ -142,7 +143,8 @@ async fn find_machine(
     Ok((machine, refusal.as_deref().map(no_machine)))
 }
 
-/// True if the setting lets virtual machines keep their addresses, or if it cannot be read.
+/// True if the IPAM setting lets virtual machines keep their addresses. This is the default, which also counts if the
+/// setting cannot be read within [`SETTING_LIMIT`].
 async fn keeps_addresses(allocator: &CallAllocator) -> bool {
     match timeout(SETTING_LIMIT, allocator.store().keeps_machine_addresses()).await {
         Ok(Ok(keeps)) => keeps,

@@ -10,31 +10,32 @@ use crate::config::{Ipam, pool_cidr};
 use crate::failure;
 use crate::protocol::CniError;
 
-/// The CIDRs of the configured IPv4 and IPv6 pools. Reads the datastore only if a pool is given by name.
+/// Returns the CIDRs of the configured IPv4 and IPv6 pools, in this order. Reads the datastore only if a pool is given
+/// by name.
 pub(crate) async fn resolve(
     ipam: &Ipam,
     allocator: &CallAllocator,
 ) -> Result<(Vec<IpNet>, Vec<IpNet>), CniError> {
-    let mut named = ipam.ipv4_pools.iter().chain(&ipam.ipv6_pools);
-    let known = if named.all(|entry| pool_cidr(entry).is_some()) {
+    let mut entries = ipam.ipv4_pools.iter().chain(&ipam.ipv6_pools);
+    let cidrs_by_name = if entries.all(|entry| pool_cidr(entry).is_some()) {
         BTreeMap::new()
     } else {
         within(POOLS, names(allocator)).await??
     };
-    let v4 = cidrs_of_entries(&ipam.ipv4_pools, &known, Family::V4)?;
-    let v6 = cidrs_of_entries(&ipam.ipv6_pools, &known, Family::V6)?;
+    let v4 = cidrs_of_entries(&ipam.ipv4_pools, &cidrs_by_name, Family::V4)?;
+    let v6 = cidrs_of_entries(&ipam.ipv6_pools, &cidrs_by_name, Family::V6)?;
     Ok((v4, v6))
 }
 
-/// Finds the pools that the entries of the configuration for a family name.
+/// Returns the CIDRs of the pools that the configuration lists for a family, each by CIDR or by name.
 fn cidrs_of_entries(
     entries: &[String],
-    known: &BTreeMap<String, IpNet>,
+    cidrs_by_name: &BTreeMap<String, IpNet>,
     family: Family,
 ) -> Result<Vec<IpNet>, CniError> {
     let mut cidrs = Vec::new();
     for entry in entries {
-        cidrs.push(cidr_of_entry(entry, known, family)?);
+        cidrs.push(cidr_of_entry(entry, cidrs_by_name, family)?);
     }
     Ok(cidrs)
 }
@@ -48,10 +49,14 @@ async fn names(allocator: &CallAllocator) -> Result<BTreeMap<String, IpNet>, Cni
     Ok(pools.into_iter().map(|pool| (pool.name, pool.cidr)).collect())
 }
 
-/// Finds the pool that an entry of the configuration names, by CIDR or by name.
-fn cidr_of_entry(entry: &str, known: &BTreeMap<String, IpNet>, family: Family) -> Result<IpNet, CniError> {
+/// Returns the CIDR of the pool that an entry of the configuration names, by CIDR or by name.
+fn cidr_of_entry(
+    entry: &str,
+    cidrs_by_name: &BTreeMap<String, IpNet>,
+    family: Family,
+) -> Result<IpNet, CniError> {
     // The texts of the errors are those of Calico's plugin.
-    let Some(cidr) = pool_cidr(entry).or_else(|| known.get(entry).copied()) else {
+    let Some(cidr) = pool_cidr(entry).or_else(|| cidrs_by_name.get(entry).copied()) else {
         let text = format!("error parsing pool {entry:?}: invalid CIDR address: {entry}");
         return Err(CniError::internal(text));
     };

@@ -96,7 +96,8 @@ pub fn run(
 const USAGE_TEXT: &str = "  -upgrade\n    \tUpgrade from host-local\n  -v\tDisplay version\n  \
     install, uninstall\n    \tReplace Calico's plugin, or restore it; `install -h` has the options";
 
-/// Handles one call from a runtime, and returns the text for stdout.
+/// Handles one call from a runtime, and returns the text for stdout. The checks come in the order of Calico's plugin,
+/// so that a call with several faults reports the same one.
 fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Vec<u8>, CniError> {
     let Some(command_name) = environment::command_name(variables) else {
         // A person runs the plugin.
@@ -138,7 +139,8 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
     perform(command, configuration, environment, variables)
 }
 
-/// Carries out a command within its time limit, and ends what it has started.
+/// Carries out a command within its time limit, logs its end, and returns the text for stdout. Nothing that the call
+/// has started outlives it.
 fn perform(
     command: Command,
     configuration: Configuration,
@@ -147,29 +149,29 @@ fn perform(
 ) -> Result<Vec<u8>, CniError> {
     let runtime = runtime().map_err(CniError::internal)?;
     // On a node for which STATUS fails, no ADD can succeed.
-    let failed = |error| match command {
+    let with_code = |error| match command {
         Command::Status => CniError {
             code: Code::NotAvailable,
             ..error
         },
         _ => error,
     };
-    let call = Call::new(configuration, environment, variables, command).map_err(failed)?;
+    let call = Call::new(configuration, environment, variables, command).map_err(with_code)?;
     let limit = limit(command);
     let outcome = match runtime.block_on(async { timeout(limit, answer(&call)).await }) {
         Ok(outcome) => outcome,
-        Err(_) => Err(failed(failure::too_slow(limit))),
+        Err(_) => Err(with_code(failure::too_slow(limit))),
     };
     call.log_end(outcome.is_ok());
-    // Ends credential plugins.
+    // Closes the connections, which ends the credential plugins that they have started.
     drop(call);
     // A wait for the lock or for a name must not keep the process alive.
     runtime.shutdown_background();
     outcome
 }
 
-/// The time limit of a call, whatever it waits for: the datastore, the node's lock, or a process. GC reads all blocks of
-/// the cluster.
+/// The time limit of a call, whatever it waits for: the datastore, the node's lock, or a process. GC reads all blocks
+/// of the cluster.
 fn limit(command: Command) -> Duration {
     if command == Command::Gc {
         OPERATION * 3

@@ -137,7 +137,8 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
     remove_folder(&files.addresses)
 }
 
-/// Takes over each address while no other plugin assigns addresses.
+/// Takes over each address while no other plugin assigns addresses: deletes the old plugins, waits until running ones
+/// end, and takes host-local's lock.
 async fn take_over(
     allocator: &CallAllocator,
     client: &KubeClient,
@@ -163,7 +164,8 @@ async fn pods_on(client: &KubeClient, node: &str) -> Result<Vec<PodAddress>> {
         .map_err(|error| format!("cannot list the pods: {error}"))?)
 }
 
-/// Refuses pod addresses that are in no enabled pool, before anything is written.
+/// Refuses the migration if a pod has an address that is in no enabled pool. Ignores addresses that no pod has, since
+/// they are not taken over.
 async fn check_pools(
     allocator: &CallAllocator,
     client: &KubeClient,
@@ -179,10 +181,10 @@ async fn check_pools(
         let Some(pod) = pods.iter().find(|pod| pod.address == address) else {
             continue;
         };
-        if !pools
+        let is_in_pool = pools
             .iter()
-            .any(|pool| pool.is_enabled() && pool.cidr.contains(&address))
-        {
+            .any(|pool| pool.is_enabled() && pool.cidr.contains(&address));
+        if !is_in_pool {
             let PodAddress { namespace, name, .. } = pod;
             return Err(format!("{address} of pod {namespace}/{name} is in no enabled pool").into());
         }
@@ -193,6 +195,7 @@ async fn check_pools(
 /// Assigns an IPIP tunnel address to the node if it has none. As in Calico, it is the address after the base address of
 /// the node's pod CIDR.
 async fn migrate_tunnel(allocator: &CallAllocator, client: &KubeClient, node: &str) -> Result<()> {
+    // Tries again if another client changes the node between its read and its write.
     let mut retries = Retries::new(&PAUSES);
     loop {
         let found = client.node_addresses(node).await?;
@@ -245,16 +248,15 @@ fn address_of(file: &Path) -> Result<Option<IpAddr>> {
 /// Takes over the address of one file, and removes the file. If no pod has the address, only removes the file.
 async fn migrate_file(allocator: &CallAllocator, node: &str, file: &Path, pods: &[PodAddress]) -> Result<()> {
     let Some(address) = address_of(file)? else {
-        return if file.ends_with(LOCK) {
-            Ok(())
-        } else {
-            remove(file)
-        };
+        // The lock is held until the end. The file with the last address is of no use to anyone.
+        let is_lock = file.ends_with(LOCK);
+        return if is_lock { Ok(()) } else { remove(file) };
     };
     let Some(pod) = pods.iter().find(|pod| pod.address == address) else {
         tracing::info!("no pod has {address}");
         return remove(file);
     };
+    // host-local writes the container ID, and in later versions the interface below it.
     let content = regular::read_to_string(file).map_err(failed(file))?;
     let container = content.lines().next().unwrap_or_default().trim();
     let attributes = [("node", node), ("pod", &pod.name), ("namespace", &pod.namespace)];
@@ -290,6 +292,7 @@ async fn assign(
     match allocator.assign_ip(&request).await {
         Ok(()) => Ok(()),
         Err(Error::AlreadyAssigned(_)) => {
+            // Only for the message, so an error is ignored.
             let record = allocator.assignment_attributes(address).await.ok();
             let holder = record
                 .and_then(|record| record.handle)
@@ -308,13 +311,15 @@ const LOCKED: bool = false;
 /// The usual value of `datastoreReady`.
 const UNLOCKED: bool = true;
 
-/// Writes `datastoreReady`, with retries after any failure.
+/// Writes the field `datastoreReady` of the cluster information, and tries again after a failure and if another client
+/// has changed the object. Returns the last failure.
 async fn set_ready(client: &KubeClient, ready: bool) -> Result<()> {
     let mut reason = "the cluster information keeps changing".into();
     let mut retries = Retries::new(&PAUSES);
     loop {
         match client.set_datastore_ready(ready).await {
             Ok(true) => return Ok(()),
+            // Another client has changed the object after it was read.
             Ok(false) => {}
             Err(error) => reason = error.into(),
         }

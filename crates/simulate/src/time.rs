@@ -98,7 +98,7 @@ pub struct NotADuration(pub(crate) String);
 impl FromStr for Micros {
     type Err = NotADuration;
 
-    /// Parses a duration such as `90s` or `1h 30m`, or `0`.
+    /// Parses a duration such as `90s` or `1h 30m`, or `0`. A day has 24 hours. Refuses negative durations.
     fn from_str(text: &str) -> Result<Self, NotADuration> {
         let refused = || NotADuration(text.to_owned());
         let trimmed = text.trim();
@@ -118,6 +118,7 @@ impl FromStr for Micros {
 impl fmt::Display for Micros {
     /// Prints at most three digits, or full seconds from a minute on: `340µs`, `2.1ms`, `45s`, `2h 5m`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Each range ends where rounding would add a digit.
         let tenths = |unit: u64| (self.0 + unit / 20) / (unit / 10);
         let text = match self.0 {
             0 => "0".to_owned(),
@@ -138,7 +139,7 @@ fn with_tenth(tenths: u64, unit: &str) -> String {
     }
 }
 
-/// Formats seconds as hours, minutes and seconds, without those that are zero.
+/// Formats seconds as hours, minutes and seconds, without those that are zero: `2h 5m`.
 fn minutes(seconds: u64) -> String {
     let mut parts = Vec::new();
     for (count, unit) in [

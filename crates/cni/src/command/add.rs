@@ -23,6 +23,7 @@ pub(crate) async fn add(call: &Call) -> Result<Added, CniError> {
     if let Some(refusal) = found.refusal {
         return Err(refusal);
     }
+    // Only after the look-up of the machine, so that the first error is that of Calico's plugin.
     Arguments::check_for_add(&call.environment.args)?;
 
     let mut attributes: BTreeMap<String, String> =

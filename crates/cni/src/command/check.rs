@@ -28,7 +28,11 @@ pub(crate) async fn check(call: &Call) -> Result<(), CniError> {
     within(OPERATION, compare(call, allocator, &handle)).await?
 }
 
-/// Compares the addresses of the handle with those that the previous plugin returned.
+/// Compares the addresses of the handle with those in `prevResult`. If `prevResult` lists none, any address of the
+/// handle is enough.
+///
+/// # Errors
+/// If an address is not allocated to the handle, or if both lists are empty although a family was requested.
 async fn compare(call: &Call, allocator: &CallAllocator, handle: &str) -> Result<(), CniError> {
     let allocated = match allocator.ips_by_handle(handle).await {
         Ok(addresses) => addresses,
@@ -41,6 +45,7 @@ async fn compare(call: &Call, allocator: &CallAllocator, handle: &str) -> Result
         return Err(CniError::internal(format!("no address is allocated to {handle}")));
     }
     for address in previous {
+        // The handle object lists the blocks to search, but can be incomplete.
         if !allocated.contains(address) {
             check_address(allocator, handle, *address).await?;
         }
@@ -48,7 +53,7 @@ async fn compare(call: &Call, allocator: &CallAllocator, handle: &str) -> Result
     Ok(())
 }
 
-/// Checks an address that the handle does not list: the handle object can be missing or lack the block.
+/// Checks in its block that an address is allocated to the handle.
 async fn check_address(allocator: &CallAllocator, handle: &str, address: IpAddr) -> Result<(), CniError> {
     match allocator.assignment_attributes(address).await {
         Ok(record) if record.handle.as_deref() == Some(handle) => Ok(()),

@@ -13,6 +13,7 @@ use crate::protocol::{CniError, Code};
 /// If the list is missing or malformed, or the datastore fails. If a handle cannot be released, the others are still
 /// released.
 pub(crate) async fn gc(call: &Call) -> Result<(), CniError> {
+    // Without the list, all containers would count as gone, and the addresses of running ones would be released.
     let container_ids = match &call.configuration.valid_containers {
         Ok(Some(ids)) => ids.iter().cloned().collect(),
         Ok(None) => {

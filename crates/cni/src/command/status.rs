@@ -18,7 +18,7 @@ pub(crate) async fn status(call: &Call) -> Result<&CallAllocator, CniError> {
         within(OPERATION, check(&call.configuration, allocator)).await??;
         Ok(allocator)
     };
-    // On this node no ADD can succeed.
+    // For the runtime, each of these errors means the same: on this node no ADD can succeed.
     checked.await.map_err(|error| CniError {
         code: Code::NotAvailable,
         ..error

@@ -42,17 +42,20 @@ impl<'a> Fields<'a> {
         Ok(self.find(name, kind)?.unwrap_or_default())
     }
 
-    /// The value of a field; `None` if it is not set.
+    /// Returns the value of a field; `None` if it is not set or `null`.
     pub(super) fn find<T: DeserializeOwned>(
         &self,
         name: &str,
         kind: &'static str,
     ) -> Result<Option<T>, WrongType> {
-        let mut found = None;
+        let mut last = None;
         for value in self.named(name) {
-            found = self.decode::<Option<T>>(name, value, kind)?.or(found);
+            // As in Go, the last of several values counts, and `null` leaves the value before it.
+            if let Some(value) = self.decode(name, value, kind)? {
+                last = Some(value);
+            }
         }
-        Ok(found)
+        Ok(last)
     }
 
     /// A string; empty if it is not set.
@@ -60,7 +63,7 @@ impl<'a> Fields<'a> {
         self.get(name, "a string")
     }
 
-    /// A nested object; without fields if it is not set.
+    /// Returns the fields of a nested object; none if it is not set.
     pub(super) fn object(&self, name: &str) -> Result<Fields<'a>, WrongType> {
         let mut fields = Vec::new();
         // If the object is there several times, the fields of the later ones come last, and so take precedence.

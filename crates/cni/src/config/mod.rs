@@ -216,9 +216,11 @@ fn ipam(fields: &Fields<'_>) -> Result<Ipam, WrongType> {
         fields.text(unused)?;
     }
     let pools = |name: &str| -> Result<Vec<String>, WrongType> {
-        let pools: Vec<Option<String>> = fields.get(name, "a list of strings")?;
-        Ok(pools.into_iter().map(Option::unwrap_or_default).collect())
+        let entries: Vec<Option<String>> = fields.get(name, "a list of strings")?;
+        // Go reads a `null` in the list as an empty string.
+        Ok(entries.into_iter().map(Option::unwrap_or_default).collect())
     };
+    // Every text but "false" turns IPv4 on, and only "true" turns IPv6 on, as in Calico.
     Ok(Ipam {
         ipv4: fields.text("assign_ipv4")? != "false",
         ipv6: fields.text("assign_ipv6")? == "true",
@@ -232,10 +234,7 @@ fn log(fields: &Fields<'_>) -> Result<Log, WrongType> {
     let defaults = Log::default();
     let number = |name: &str, default: u64| -> Result<u64, WrongType> {
         let number: i64 = fields.get(name, "a number")?;
-        match u64::try_from(number) {
-            Ok(positive) if positive > 0 => Ok(positive),
-            _ => Ok(default),
-        }
+        Ok(if number > 0 { number as u64 } else { default })
     };
     let level = match fields.text("log_level")?.to_lowercase().as_str() {
         "debug" => tracing::Level::DEBUG,
@@ -253,7 +252,8 @@ fn log(fields: &Fields<'_>) -> Result<Log, WrongType> {
     })
 }
 
-/// The addresses in ADD's result that can be parsed. A malformed result has none, since Calico's plugin ignores it.
+/// Returns the addresses in `prevResult`, which is what ADD returned for the container. Ignores a malformed result and
+/// malformed addresses, as Calico's plugin does.
 fn previous(fields: &Fields<'_>) -> Vec<IpAddr> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -274,7 +274,7 @@ fn previous(fields: &Fields<'_>) -> Vec<IpAddr> {
     addresses
 }
 
-/// The container IDs of attachments that are still valid.
+/// Returns the container IDs that GC must keep; `None` if the runtime gave no list, which is not an empty list.
 fn valid_containers(fields: &Fields<'_>) -> Result<Option<Vec<String>>, WrongType> {
     #[derive(Deserialize)]
     struct Attachment {

@@ -34,8 +34,8 @@ impl Datastore {
         Ok(settings)
     }
 
-    /// The settings for lookups: those of the datastore, overridden by `policy`. A `k8s_api_root` in the
-    /// configuration's `kubernetes` takes precedence over `policy`.
+    /// Returns the settings for reading namespaces, pods and machines: those of the datastore, overridden by the
+    /// configuration's `policy`. Only a `k8s_api_root` in its `kubernetes` takes precedence over `policy`.
     pub fn lookups(&self, datastore: &Settings) -> KubernetesSettings {
         let policy = &self.policy;
         let mut settings = datastore.kubernetes.clone();
@@ -47,6 +47,7 @@ impl Datastore {
         if !policy.token.is_empty() {
             settings.token = policy.token.clone();
         }
+        // Fields that are not set are empty, and override nothing.
         let files = [
             (&mut settings.cert_file, &policy.cert_file),
             (&mut settings.key_file, &policy.key_file),

@@ -46,13 +46,16 @@ pub const KNOWN: [Folders; 6] = [
     folders("GKE", "/home/kubernetes/bin", "/etc/cni/net.d"),
 ];
 
-/// Finds the folder below `root` in which Calico has installed its plugin, and the configuration folder for it. Fails
-/// if there is no such folder or more than one.
+/// Finds the folder in which Calico has installed its plugin. Returns it with the folder of the CNI configuration that
+/// belongs to it. `root` is where the machine's file system is mounted.
+///
+/// # Errors
+/// If no known folder contains Calico's plugin, or more than one.
 pub(super) fn detect(root: &Path) -> Result<(PathBuf, PathBuf)> {
     let below = |folder: &str| root.join(folder.trim_start_matches('/'));
     let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
     for known in KNOWN {
-        // Compares real paths, since one k3s folder can be a link to another.
+        // Compares real paths, since one k3s folder can be a link to another. Fails for a folder that does not exist.
         let Ok(plugins) = below(known.plugins).canonicalize() else {
             continue;
         };

@@ -73,7 +73,8 @@ fn print_error(problem: &Problem) {
     }
 }
 
-/// Installs or removes the plugin in the folders of the options.
+/// Carries out what the options ask for: restores Calico's plugin, previews, installs once, or installs and keeps
+/// watching. The folder is locked until this function returns.
 fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<()> {
     let (plugins, configuration) = options.folders()?;
     let own_path = std::env::current_exe().map_err(cannot("find", &PathBuf::from("this program")))?;
@@ -131,20 +132,20 @@ impl Installer<'_> {
     async fn once(&self) -> Result<()> {
         self.check().await?;
         let folder = self.place.folder().display();
-        let done = match self.place.install()? {
+        let outcome = match self.place.install()? {
             Installed::Already => "was already in place",
             Installed::Updated => "replaced another version of itself",
             Installed::Replaced => "replaced Calico's, which is kept as calico-ipam.calico",
             other => return Err(Problem::new(reason(other).to_owned())),
         };
-        eprintln!("calipam {} in {folder}: {done}", env!("CARGO_PKG_VERSION"));
+        eprintln!("calipam {} in {folder}: {outcome}", env!("CARGO_PKG_VERSION"));
         self.annotate(IN_PLACE).await
     }
 
     /// Checks the configuration, and prints what an installation would do. Changes nothing.
     async fn preview(&self) -> Result<()> {
         self.check().await?;
-        let would = match self.place.would_install()? {
+        let forecast = match self.place.would_install()? {
             Installed::Already => "is already in place",
             Installed::Updated => "would replace another version of itself",
             Installed::Replaced => "would replace Calico's, which would be kept as calico-ipam.calico",
@@ -152,7 +153,7 @@ impl Installer<'_> {
         };
         let folder = self.place.folder().display();
         eprintln!(
-            "calipam {} in {folder}: {would}; nothing was changed",
+            "calipam {} in {folder}: {forecast}; nothing was changed",
             env!("CARGO_PKG_VERSION")
         );
         Ok(())
@@ -232,6 +233,7 @@ impl Installer<'_> {
     /// Reads the folder, and puts this program in place if another one is there. Repeats the checks before each
     /// replacement, because it is an update of Calico that brings Calico's plugin back.
     async fn round(&self, state: &mut State) -> Result<()> {
+        // Set before the steps that can fail, so that `/healthz` is right even after an error.
         state.in_place = self.place.plugin()? == Program::This;
         self.check().await?;
         let installed = self.place.install()?;
@@ -261,12 +263,13 @@ impl Installer<'_> {
         Ok(())
     }
 
-    /// Annotates the node with this program's version, or removes the annotation if this program is not in place.
+    /// Annotates the node with this program's version, or removes the annotation if this program is not in place. Does
+    /// nothing if the options name no node.
     async fn annotate(&self, in_place: bool) -> Result<()> {
         let Some(node) = &self.options.node else {
             return Ok(());
         };
-        let text = in_place.then(process::version);
+        let version = in_place.then(process::version);
         let kubeconfig = self.variables.get("KUBECONFIG").cloned().unwrap_or_default();
         let settings = KubernetesSettings {
             kubeconfig,
@@ -275,7 +278,7 @@ impl Installer<'_> {
         let noted = async {
             KubeClient::connect_without_discovery(&settings)
                 .await?
-                .note_plugin(node, text.as_deref())
+                .note_plugin(node, version.as_deref())
                 .await
         };
         noted
@@ -295,7 +298,7 @@ fn reason(installed: Installed) -> &'static str {
     }
 }
 
-/// Waits for the first signal that asks the process to end.
+/// Listens for signals that ask the process to end. The future that is returned ends with the first one.
 fn termination() -> Result<impl Future<Output = ()>> {
     let listen =
         |kind| signal(kind).map_err(|error| Problem::new(format!("cannot wait for signals: {error}")));

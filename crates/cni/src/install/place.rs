@@ -24,6 +24,21 @@ const PART: &str = ".calico-ipam.part";
 /// The complete copy of this program. After the exchange, the former plugin has this name.
 const NEXT: &str = ".calico-ipam.next";
 
+/// The mode of a plugin: everyone can read and execute it.
+const EXECUTABLE: u32 = 0o755;
+/// The bits of a file's mode that let its owner, its group or others execute it.
+const EXECUTE_BITS: u32 = 0o111;
+/// The number of bytes that are read at once to compare two files.
+const PIECE: usize = 64 << 10;
+/// The number of bytes that are read at once to search for the mark.
+const SEARCHED_PIECE: usize = 1 << 20;
+/// The beginning of an ELF file.
+const ELF: &[u8] = b"\x7fELF";
+/// The beginning of a 64-bit ELF file.
+const ELF_64: &[u8] = b"\x7fELF\x02";
+/// The length of the header of a 64-bit ELF file.
+const ELF_HEADER: usize = 64;
+
 /// The time after its last change during which an incomplete file counts as being written.
 const WRITING: Duration = Duration::from_mins(1);
 
@@ -103,12 +118,13 @@ impl Place {
         }
     }
 
-    /// Replaces the plugin with this program. Calico's plugin becomes the backup, and replaces an earlier backup.
+    /// Replaces the plugin with this program, unless there is a reason to keep it. Calico's plugin becomes the backup,
+    /// and replaces an earlier backup.
     pub fn install(&self) -> Result<Installed> {
         self.finish()?;
         let plugin = self.plugin()?;
-        if let Some(result) = self.reason_to_keep(plugin)? {
-            return Ok(result);
+        if let Some(reason) = self.reason_to_keep(plugin)? {
+            return Ok(reason);
         }
 
         let placed = self.put_in_place(plugin);
@@ -126,15 +142,21 @@ impl Place {
         Ok(kept.unwrap_or_else(|| in_place_of(plugin)))
     }
 
-    /// Returns the result of [`Place::install`] if the plugin is not replaced; `None` if it is.
+    /// Returns why an installation leaves the plugin as it is; `None` if it replaces the plugin.
     fn reason_to_keep(&self, plugin: Program) -> Result<Option<Installed>> {
-        match plugin {
-            Program::This => Ok(Some(Installed::Already)),
-            Program::Unfinished => Ok(Some(Installed::Unfinished)),
-            Program::Missing if !self.has_original()? => Ok(Some(Installed::NoCalico)),
-            Program::Broken if !self.has_original()? => Ok(Some(Installed::Unfinished)),
-            Program::Missing | Program::Broken | Program::Ours | Program::Calicos => Ok(None),
-        }
+        // Without a backup, an uninstallation could not restore what is missing or broken.
+        let without_backup = match plugin {
+            Program::This => return Ok(Some(Installed::Already)),
+            Program::Unfinished => return Ok(Some(Installed::Unfinished)),
+            Program::Ours | Program::Calicos => return Ok(None),
+            Program::Missing => Installed::NoCalico,
+            Program::Broken => Installed::Unfinished,
+        };
+        Ok(if self.has_original()? {
+            None
+        } else {
+            Some(without_backup)
+        })
     }
 
     /// Copies this program into the folder, and gives the copy the plugin's name.
@@ -149,35 +171,46 @@ impl Place {
         }
     }
 
-    /// Restores Calico's plugin from the backup, unless Calico has installed one in the meantime. Fails if a plugin is
-    /// being written, or if this program is in place and there is no backup.
+    /// Restores Calico's plugin from the backup. Returns false if there is nothing to do: Calico has installed its
+    /// plugin in the meantime, or the folder has neither a plugin nor a backup.
+    ///
+    /// # Errors
+    /// If a plugin is being written, or if this program or a broken one is in place and there is no backup.
     pub fn restore(&self) -> Result<bool> {
         self.finish()?;
-        let original = self.identify(ORIGINAL)?;
-        let has_backup = original == Program::Calicos;
-
-        match self.plugin()? {
-            // A killed run has already restored Calico's plugin.
-            Program::Calicos if matches!(original, Program::This | Program::Ours) => {
-                self.remove(ORIGINAL)?;
-                Ok(true)
-            }
-            Program::Calicos => Ok(false),
-            Program::Unfinished => Err(self.being_written()),
-            Program::Missing if has_backup => {
-                self.rename(ORIGINAL, PLUGIN, RenameFlags::NOREPLACE)?;
-                Ok(true)
-            }
-            Program::Missing => Ok(false),
-            Program::This | Program::Ours | Program::Broken if has_backup => {
-                self.put_original_back()?;
-                Ok(true)
-            }
-            Program::This | Program::Ours | Program::Broken => Err(self.missing_backup()),
+        let backup = self.identify(ORIGINAL)?;
+        let has_backup = backup == Program::Calicos;
+        let plugin = self.plugin()?;
+        if plugin == Program::Unfinished {
+            return Err(self.being_written());
         }
+
+        if plugin == Program::Calicos {
+            // A killed run has exchanged the two programs, and only left this one under the backup's name.
+            let is_exchanged = matches!(backup, Program::This | Program::Ours);
+            if is_exchanged {
+                self.remove(ORIGINAL)?;
+            }
+            return Ok(is_exchanged);
+        }
+
+        if plugin == Program::Missing {
+            if has_backup {
+                // A plugin that has appeared in the meantime is not overwritten.
+                self.rename(ORIGINAL, PLUGIN, RenameFlags::NOREPLACE)?;
+            }
+            return Ok(has_backup);
+        }
+
+        // This program, another version of it, or a broken program is in place.
+        if !has_backup {
+            return Err(self.missing_backup());
+        }
+        self.put_original_back()?;
+        Ok(true)
     }
 
-    /// Gives the backup the plugin's name, and removes the former plugin.
+    /// Exchanges the plugin and the backup, and removes the former plugin.
     fn put_original_back(&self) -> Result<()> {
         self.rename(ORIGINAL, PLUGIN, RenameFlags::EXCHANGE)?;
         match self.identify(ORIGINAL)? {
@@ -211,7 +244,7 @@ impl Place {
         Ok(self.identify(ORIGINAL)? == Program::Calicos)
     }
 
-    /// Finishes an exchange that this run or an earlier one has begun.
+    /// Removes or renames what an exchange leaves under other names, whether this run or an earlier one has begun it.
     fn finish(&self) -> Result<()> {
         self.remove(PART)?;
         match self.identify(NEXT)? {
@@ -219,7 +252,7 @@ impl Place {
             Program::This | Program::Ours | Program::Broken => self.remove(NEXT)?,
             // The plugin was a link to the backup.
             _ if self.is_original(NEXT) => self.remove(NEXT)?,
-            // The exchange was completed.
+            // The exchange was completed, and this is the former plugin: it becomes the backup.
             Program::Calicos | Program::Unfinished => self.rename(NEXT, ORIGINAL, RenameFlags::empty())?,
         }
         self.sync()
@@ -237,13 +270,16 @@ impl Place {
     /// Copies this program into the folder. The copy is on disk before it is renamed.
     fn copy(&self) -> Result<()> {
         let part = self.path(PART);
-        let mut options = OpenOptions::new();
         let mut source = File::open(&self.program).map_err(cannot("read", &self.program))?;
-        let file = options.write(true).create_new(true).mode(0o755).open(&part);
-        let mut file = file.map_err(cannot("create", &part))?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(EXECUTABLE)
+            .open(&part)
+            .map_err(cannot("create", &part))?;
         io::copy(&mut source, &mut file).map_err(cannot("write", &part))?;
         // Sets the mode again, since the umask can restrict it.
-        file.set_permissions(Permissions::from_mode(0o755))
+        file.set_permissions(Permissions::from_mode(EXECUTABLE))
             .map_err(cannot("write", &part))?;
         file.sync_all().map_err(cannot("write", &part))?;
         drop(file);
@@ -261,7 +297,8 @@ impl Place {
         self.kind(file).map_err(cannot("read", &path))
     }
 
-    /// Finds out which program a file is, by its content. A file that changed recently may be unfinished.
+    /// Determines the kind of program in an open file, by its content. An incomplete file counts as unfinished for a
+    /// minute after its last change, and then as broken.
     fn kind(&self, mut file: File) -> io::Result<Program> {
         if is_same(&file, &File::open(&self.program)?)? {
             return Ok(Program::This);
@@ -274,6 +311,7 @@ impl Place {
         if is_whole(&file)? {
             return Ok(Program::Calicos);
         }
+        // The age is unknown, and the file counts as unfinished, if it was changed in the future.
         let age = file.metadata()?.modified()?.elapsed();
         if age.is_ok_and(|age| age > WRITING) {
             Ok(Program::Broken)
@@ -282,7 +320,8 @@ impl Place {
         }
     }
 
-    /// Renames a file in the folder.
+    /// Renames a file in the folder. `flags` tell whether an existing file of the new name is replaced, is exchanged
+    /// with the file, or is an error.
     fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Result<()> {
         let from = self.path(from);
         let to = self.path(to);
@@ -328,14 +367,14 @@ fn in_place_of(plugin: Program) -> Installed {
     }
 }
 
-/// True if two files have the same content.
+/// True if two files have the same content, read from their current positions, which are at the beginning.
 fn is_same(file: &File, other: &File) -> io::Result<bool> {
     if file.metadata()?.len() != other.metadata()?.len() {
         return Ok(false);
     }
     let mut file = BufReader::new(file);
     let mut other = BufReader::new(other);
-    let mut piece = vec![0; 64 << 10];
+    let mut piece = vec![0; PIECE];
     let mut piece_of_other = Vec::new();
     loop {
         let length = file.read(&mut piece)?;
@@ -350,11 +389,11 @@ fn is_same(file: &File, other: &File) -> io::Result<bool> {
     }
 }
 
-/// True for any version of this program.
+/// True if a file contains [`MARK`], and so is some version of this program.
 fn has_mark(mut file: &File) -> io::Result<bool> {
     let mark = memchr::memmem::Finder::new(&MARK);
     let mut window = Vec::new();
-    let mut piece = vec![0; 1 << 20];
+    let mut piece = vec![0; SEARCHED_PIECE];
     loop {
         let read = file.read(&mut piece)?;
         if read == 0 {
@@ -369,17 +408,18 @@ fn has_mark(mut file: &File) -> io::Result<bool> {
     }
 }
 
-/// False for an empty file, one that is not executable, and a 32-bit or truncated ELF file.
+/// True if a file can be a complete program: it is executable and not empty, and if it is in ELF format, it is for 64
+/// bits and not truncated.
 fn is_whole(mut file: &File) -> io::Result<bool> {
     let metadata = file.metadata()?;
-    let is_executable = metadata.permissions().mode() & 0o111 != 0;
+    let is_executable = metadata.permissions().mode() & EXECUTE_BITS != 0;
     if !is_executable || metadata.len() == 0 {
         return Ok(false);
     }
-    let mut header = [0; 64];
+    let mut header = [0; ELF_HEADER];
     // A script can be shorter than the header of an ELF file.
-    if file.read_exact(&mut header).is_err() || !header.starts_with(b"\x7fELF\x02") {
-        return Ok(!header.starts_with(b"\x7fELF"));
+    if file.read_exact(&mut header).is_err() || !header.starts_with(ELF_64) {
+        return Ok(!header.starts_with(ELF));
     }
 
     let is_little_endian = header[5] == 1;

@@ -15,8 +15,8 @@ use crate::command::status;
 use crate::config::Document;
 use crate::protocol::{CniError, Command, Environment, Version};
 
-/// Checks that an ADD on this node could succeed, and that the cluster's Calico version is supported. `anyway` is the
-/// command line that skips these checks, for hints.
+/// Checks that an ADD on this node could succeed, and that the cluster's Calico version is supported. `configuration`
+/// is the folder of the CNI configuration, and `anyway` the command line that skips these checks, for hints.
 ///
 /// # Errors
 /// If there is no configuration, the datastore does not answer or does not have the node, no pool serves the node, or
@@ -42,7 +42,8 @@ pub(super) async fn check(
     version(cluster.map_err(|error| Problem::new(error.to_string()))?, anyway)
 }
 
-/// The configuration of the network that uses `calico-ipam`, in the form in which the plugin receives it.
+/// Finds the configuration of the network that uses `calico-ipam`, and returns it in the form in which a runtime passes
+/// it to the plugin.
 fn network(folder: &Path) -> Result<Vec<u8>> {
     // Runtimes use the configuration whose file name sorts first.
     let mut files = BTreeSet::new();
@@ -93,7 +94,8 @@ fn no_network(folder: &Path, unreadable: &[String]) -> Problem {
     Problem::new(format!("{message}: {}", joined(unreadable, "; "))).hint(hint)
 }
 
-/// The plugin's own configuration within a network's; `None` if the network does not use `calico-ipam`.
+/// Returns the configuration that a runtime passes to the plugin, from that of a network: the entry of the plugin, with
+/// the network's name and a version. `None` if the network does not use `calico-ipam`.
 fn calico_plugin(network: Value) -> Option<Value> {
     let plugins = match network["plugins"].as_array() {
         Some(plugins) => plugins.clone(),
@@ -108,7 +110,7 @@ fn calico_plugin(network: Value) -> Option<Value> {
     Some(plugin)
 }
 
-/// Refuses a Calico version that is not known to be supported.
+/// Refuses a Calico version that is not known to be supported. `anyway` is the command line that skips this check.
 fn version(cluster: Option<ClusterInformation>, anyway: &str) -> Result<()> {
     let cluster = cluster.unwrap_or_default();
     let version = &cluster.calico_version;

@@ -20,6 +20,8 @@ use tokio::time::{sleep, timeout};
 const CONNECTIONS: usize = 16;
 /// The time limit of a connection.
 const LIFETIME: Duration = Duration::from_secs(10);
+/// The pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The state of the plugin on this node.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +91,8 @@ impl State {
     }
 }
 
-/// Serves until the process ends.
+/// Answers requests for metrics and health with the current state, until the process ends. The semaphore limits the
+/// number of connections, and [`LIFETIME`] their duration, so that slow clients cannot use up the process's files.
 pub(super) async fn serve(listener: TcpListener, state: watch::Receiver<State>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
@@ -97,8 +100,8 @@ pub(super) async fn serve(listener: TcpListener, state: watch::Receiver<State>) 
             return;
         };
         let Ok((stream, _)) = listener.accept().await else {
-            // No file descriptor is left, or the client is already gone.
-            sleep(Duration::from_millis(50)).await;
+            // No file descriptor is left, or the client is already gone. A descriptor can become free during the pause.
+            sleep(ACCEPT_PAUSE).await;
             continue;
         };
         let state = state.clone();

@@ -22,7 +22,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Watches a folder for changes of its files, on a thread of its own.
+    /// Starts to watch a folder for changes of its files, on a thread of its own.
     pub(super) fn watch(folder: &Path) -> io::Result<Self> {
         let events = inotify::init(CreateFlags::CLOEXEC)?;
         let wanted = WatchFlags::ATTRIB
@@ -41,7 +41,8 @@ impl Changes {
         Ok(Self { changed })
     }
 
-    /// Waits until the folder has changed, and then until a second passes without a change, but at most five seconds.
+    /// Waits until the folder has changed, and then until [`QUIET`] passes without a change, since installers write a
+    /// file in several steps. Constant changes are waited for at most [`LONGEST`].
     pub(super) async fn wait(&mut self) -> io::Result<()> {
         self.next().await?;
         let end = Instant::now() + LONGEST;
@@ -51,7 +52,10 @@ impl Changes {
             }
             Ok(())
         };
-        timeout_at(end, quiet).await.unwrap_or(Ok(()))
+        match timeout_at(end, quiet).await {
+            Ok(waited) => waited,
+            Err(_) => Ok(()),
+        }
     }
 
     async fn next(&mut self) -> io::Result<()> {
@@ -62,7 +66,8 @@ impl Changes {
     }
 }
 
-/// Signals that something has changed. The kind of change does not matter, since the folder is read.
+/// Passes on each change as a signal without content, until the receiver is gone. The kind of change does not matter,
+/// since the receiver reads the folder.
 fn pass_on(events: &OwnedFd, sender: &Sender<()>) {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(events, &mut buffer);

@@ -15,6 +15,8 @@ use crate::config::Log;
 
 const MEGABYTE: u64 = 1 << 20;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The highest age in days that counts as a limit. It is more than any file has, and small enough for [`Duration`].
+const MAX_DAYS: u64 = 100_000;
 
 /// Opens the log file for appending. If it is too large, renames it first.
 pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
@@ -65,9 +67,10 @@ fn name_parts(path: &Path) -> (String, String) {
     (format!("{stem}-"), ending)
 }
 
-/// Removes old files that exceed the limits on number and age.
+/// Removes old files of the log at a path that exceed the limits on number and age.
 fn prune(path: &Path, settings: &Log) -> io::Result<()> {
     let (start, ending) = name_parts(path);
+    // With the time in the name first, they sort from the oldest to the newest.
     let mut old: Vec<(String, SystemTime, PathBuf)> = Vec::new();
     for entry in fs::read_dir(path.parent().unwrap_or(Path::new(".")))? {
         let entry = entry?;
@@ -77,7 +80,9 @@ fn prune(path: &Path, settings: &Log) -> io::Result<()> {
         }
     }
     old.sort();
-    let oldest = SystemTime::now().checked_sub(DAY.saturating_mul(settings.max_age.min(100_000) as u32));
+    let max_age = DAY.saturating_mul(settings.max_age.min(MAX_DAYS) as u32);
+    // `None` for a limit before the first time that the system knows: no file is too old then.
+    let oldest = SystemTime::now().checked_sub(max_age);
     let surplus = old.len().saturating_sub(settings.max_count);
     for (index, (_, time, path)) in old.iter().enumerate() {
         if index < surplus || oldest.is_some_and(|oldest| *time < oldest) {
@@ -87,16 +92,18 @@ fn prune(path: &Path, settings: &Log) -> io::Result<()> {
     Ok(())
 }
 
-/// The time in an old file's name, as [`stamp`] writes it; `None` for files of other programs. Newer versions of
-/// Calico's plugin add a reason after the time and compress the file; older versions do not.
+/// Returns the time in an old file's name, as [`stamp`] writes it; `None` for files of other programs. `rest` is the
+/// name from the time on, and `ending` that of the log file. Newer versions of Calico's plugin add a reason after the
+/// time and compress the file; older versions do not.
 fn stamp_of<'n>(rest: &'n str, ending: &str) -> Option<&'n str> {
-    let model = "2006-01-02T15-04-05.000";
-    let (time, after_time) = rest.split_at_checked(model.len())?;
-    let is_time = time.chars().zip(model.chars()).all(|(c, of_model)| {
-        if of_model.is_ascii_digit() {
+    let example = "2006-01-02T15-04-05.000";
+    let (time, after_time) = rest.split_at_checked(example.len())?;
+    // Any digits are accepted, but all else must be as in the example.
+    let is_time = time.chars().zip(example.chars()).all(|(c, expected)| {
+        if expected.is_ascii_digit() {
             c.is_ascii_digit()
         } else {
-            c == of_model
+            c == expected
         }
     });
     if !is_time {
@@ -108,6 +115,7 @@ fn stamp_of<'n>(rest: &'n str, ending: &str) -> Option<&'n str> {
         .or_else(|| after_time.strip_suffix(".gz"))
         .unwrap_or(after_time);
     let reason = unpacked.strip_suffix(ending)?;
+    // Without a reason, an older version of the plugin has written the file.
     if !matches!(reason, "" | "-size" | "-time") {
         return None;
     }

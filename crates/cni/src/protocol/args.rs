@@ -40,6 +40,7 @@ impl Arguments {
             let pair = pairs.iter().rev().find(|pair| pair.key == key);
             pair.map(|pair| pair.value)
         };
+        // All addresses are parsed, so that a malformed one is an error even if a later one takes precedence.
         let mut ip = None;
         for pair in pairs.iter().filter(|pair| pair.key == IP) {
             ip = address(pair)?;
@@ -52,6 +53,7 @@ impl Arguments {
             pod = Some((namespace.to_owned(), name.to_owned()));
         }
 
+        // Calico's plugin reads this key in a second pass, and ignores the errors of that pass.
         let mut test_namespace = None;
         if refuse_unknown(&pairs, TEST_KEYS).is_ok() {
             let value = last_value(TEST_NAMESPACE).filter(|text| !text.is_empty());
@@ -76,7 +78,10 @@ struct Pair<'a> {
     value: &'a str,
 }
 
-/// Splits a text such as `K8S_POD_NAME=web-0;IgnoreUnknown=1` into pairs.
+/// Splits a text such as `K8S_POD_NAME=web-0;IgnoreUnknown=1` into pairs of key and value.
+///
+/// # Errors
+/// If a pair does not contain exactly one `=`.
 fn pairs(text: &str) -> Result<Vec<Pair<'_>>, CniError> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -91,7 +96,8 @@ fn pairs(text: &str) -> Result<Vec<Pair<'_>>, CniError> {
     Ok(pairs)
 }
 
-/// Refuses keys that are not among `known`, unless the arguments say that unknown ones are to be ignored.
+/// Refuses keys that are not among `known`, unless `IgnoreUnknown` is true. If it is given several times, the last one
+/// counts.
 fn refuse_unknown(pairs: &[Pair<'_>], known: &[&str]) -> Result<(), CniError> {
     let mut ignores_unknown = false;
     for pair in pairs.iter().filter(|pair| pair.key == IGNORE_UNKNOWN) {
@@ -116,7 +122,7 @@ fn refuse_unknown(pairs: &[Pair<'_>], known: &[&str]) -> Result<(), CniError> {
     )))
 }
 
-/// Parses a value that turns something on or off.
+/// Parses a boolean value, in the forms that Go's CNI library accepts.
 fn switch(pair: &Pair<'_>) -> Result<bool, CniError> {
     match pair.value.to_lowercase().as_str() {
         "1" | "true" => Ok(true),

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{CniError, Version, to_json};
 
-/// Returns the text for stdout.
+/// Returns ADD's result as the text for stdout, in the format of a protocol version.
 ///
 /// # Errors
 /// In the oldest versions, if there is no address because none was requested.
@@ -15,8 +15,9 @@ pub fn print(added: &Added, version: Version) -> Result<Vec<u8>, CniError> {
         cni_version: version.text(),
         ..Printed::default()
     };
-    let names_versions = version <= Version::V0_4_0;
-    if names_versions {
+    // Until 0.4.0, each address names its family, and the result has a field for DNS.
+    let is_before_1_0_0 = version <= Version::V0_4_0;
+    if is_before_1_0_0 {
         printed.dns = Some(Empty {});
     }
 
@@ -42,7 +43,7 @@ pub fn print(added: &Added, version: Version) -> Result<Vec<u8>, CniError> {
     for address in &added.addresses {
         let family = if address.addr().is_ipv4() { "4" } else { "6" };
         printed.ips.push(Ip {
-            version: if names_versions { Some(family) } else { None },
+            version: if is_before_1_0_0 { Some(family) } else { None },
             address: *address,
         });
         printed.routes.extend(routes_to(*address, added));

@@ -93,6 +93,10 @@ pub struct Advice {
     pub candidates: Vec<Candidate>,
 }
 
+/// The number of bits in an address of each family.
+const V4_BITS: u8 = 32;
+const V6_BITS: u8 = 128;
+
 /// Simulates a cluster with each block size, and finds the best: of the sizes without drawbacks in any run, the one
 /// with the lowest total cost of wasted addresses and routes. If every size has drawbacks, finds the best one in a
 /// larger pool.
@@ -103,11 +107,13 @@ pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice> {
     let sizes = sizes_in_pools(&fresh, family, sizes);
 
     let mut trials = Trials::run(&fresh, &sizes, runs)?;
+    // The candidates that are shown are always those in the cluster's own pools.
     let candidates = trials.candidates();
     if trials.best().is_none() {
         trials = Trials::run(&with_larger_pool(&fresh, family, &sizes), &sizes, runs)?;
     }
 
+    // The advice without a best size. It is returned if every size has drawbacks even in a larger pool.
     let advice = Advice {
         nodes: fresh.node_count(),
         pods_per_node: fresh.pods_per_node,
@@ -140,20 +146,22 @@ pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice> {
     })
 }
 
-/// Returns the block sizes that fit into the family's largest pool. If the family is IPv6, IPv4 sizes are converted.
+/// Returns the block sizes, as prefix lengths, that fit into the family's largest pool. If the family is IPv6, converts
+/// IPv4 sizes to those with the same number of addresses.
 fn sizes_in_pools(scenario: &Scenario, family: Family, sizes: &[u8]) -> Vec<u8> {
     let largest_pool = pools_of(scenario, family).map(|cidr| cidr.prefix_len()).min();
     let pool_prefix = largest_pool.unwrap_or(0);
 
     let mut fitting_sizes = Vec::new();
     for size in sizes {
-        let size = if family == Family::V4 || *size > 32 {
-            *size
+        let is_converted = family == Family::V6 && *size <= V4_BITS;
+        let size_in_family = if is_converted {
+            *size + (V6_BITS - V4_BITS)
         } else {
-            *size + 96
+            *size
         };
-        if size >= pool_prefix {
-            fitting_sizes.push(size);
+        if size_in_family >= pool_prefix {
+            fitting_sizes.push(size_in_family);
         }
     }
     fitting_sizes
@@ -246,8 +254,9 @@ impl Trials {
         })
     }
 
-    /// Finds the second-best size, and the nearest number of pods per node for which a size other than `best_size` is
-    /// best. `None` if no other size is free of drawbacks.
+    /// Finds how firm the advice for `best_size` is: the second-best size and its additional cost, and the number of
+    /// pods per node, nearest to the scenario's, for which another size is best. `None` if no other size is without
+    /// drawbacks.
     fn tipping(&self, best_size: u8) -> Option<Tipping> {
         let best = self.sound().find(|trial| trial.block_size == best_size)?;
         let others = self.sound().filter(|trial| trial.block_size != best_size);
@@ -287,8 +296,9 @@ fn pools_of(scenario: &Scenario, family: Family) -> impl Iterator<Item = IpNet> 
         .filter(move |cidr| Family::of(*cidr) == family)
 }
 
-/// Returns the drawbacks of a block size in one run. `quickest` is the lowest average time of an ADD among all sizes.
-fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -> Vec<Drawback> {
+/// Returns the drawbacks of a block size in one run; none if the size can be advised. `quickest_mean` is the lowest
+/// average time of an ADD among all sizes.
+fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest_mean: Micros) -> Vec<Drawback> {
     let mut drawbacks = Vec::new();
     if run.waiting_pods > 0 {
         drawbacks.push(Drawback::WaitingPods);
@@ -301,7 +311,7 @@ fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -
     }
 
     let time = &run.adds.time;
-    let slow_mean = quickest.0.saturating_mul(SLOW_MEAN_PERMILLE) / 1_000;
+    let slow_mean = quickest_mean.0.saturating_mul(SLOW_MEAN_PERMILLE) / 1_000;
     if time.mean.0 > slow_mean || time.p99 > SLOW_P99 {
         drawbacks.push(Drawback::Slow);
     }
@@ -313,7 +323,8 @@ fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -
     drawbacks
 }
 
-/// Returns the same cluster, but with a single pool of the family, which is large enough for every size.
+/// Returns the same cluster, but with a single pool of the family, which is large enough for every size. The pool
+/// begins where the largest one does. Pools of the other family stay.
 fn with_larger_pool(scenario: &Scenario, family: Family, sizes: &[u8]) -> Scenario {
     let prefixes = sizes
         .iter()

@@ -112,11 +112,13 @@ pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clash
             jobs.push((*cause, scenario));
         }
     }
+    // All are checked before the first one runs, which can take minutes.
     for (_, scenario) in &jobs {
         scenario.check()?;
     }
 
     let observations = in_parallel(&jobs, |(_, scenario)| observe(scenario))?;
+    // In the order of `Cause`, whatever the order of `causes`.
     let mut by_cause: BTreeMap<Cause, Vec<Observation>> = BTreeMap::new();
     for ((cause, _), observation) in jobs.iter().zip(observations) {
         by_cause.entry(*cause).or_default().push(observation);
@@ -132,7 +134,8 @@ pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clash
     })
 }
 
-/// Returns the scenario with the event of a cause, some time after all pods have arrived.
+/// Returns the scenario with the event of a cause, some time after all pods have arrived. Pods leave and failed nodes
+/// are removed even if the scenario does not say so, because a clash needs addresses that are assigned again.
 fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
     let event = match cause {
         Cause::None => None,
@@ -155,7 +158,8 @@ fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
     }
 }
 
-/// Runs a scenario with a cause, and returns the clashes and the new findings after it.
+/// Runs a scenario with a cause. Returns the clashes, and for each code the time from the cause to the first check that
+/// found it.
 fn observe(scenario: &Scenario) -> Result<Observation> {
     let end = scenario.end();
     let lifetime = scenario.lifetime.unwrap_or(POD_LIFETIME);
@@ -178,6 +182,7 @@ fn observe(scenario: &Scenario) -> Result<Observation> {
         if *checked_at <= caused_at {
             continue;
         }
+        // The checks are in order of time, so the first one with a code is kept.
         for code in codes.iter().filter(|code| !earlier_codes.contains(**code)) {
             findings.entry(*code).or_insert(*checked_at - caused_at);
         }
@@ -193,7 +198,8 @@ fn observe(scenario: &Scenario) -> Result<Observation> {
     })
 }
 
-/// Sums up the runs with one cause.
+/// Sums up the runs with one cause: the clashes, and each code that was found, with the median time until it was. The
+/// codes that are found first come first.
 fn summarize(cause: Cause, observations: &[Observation]) -> CauseRow {
     let mut seen_by_code: BTreeMap<&'static str, Seen> = BTreeMap::new();
     let mut runs_with_clash = 0;

@@ -37,9 +37,9 @@ pub struct Evicted {
 /// The interval between checks for the result.
 const STEP: Micros = Micros::from_mins(10);
 
-/// Evicts pods from the cluster with which a scenario begins.
+/// Evicts pods from the cluster with which a scenario begins, and returns the outcome once the eviction has ended.
 pub fn evict(scenario: &Scenario, eviction: &Eviction) -> Result<Evicted> {
-    // Nothing else happens during the eviction.
+    // Without a collector, nothing else happens during the eviction.
     let scenario = Scenario {
         duration: Some(STEP),
         grace: None,

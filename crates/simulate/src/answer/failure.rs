@@ -44,7 +44,8 @@ pub struct Failure {
 /// The number of intervals between recorded states.
 const MOMENTS: u64 = 240;
 
-/// Runs a scenario with a failing node `runs` times each with and without the collector of kube-controllers.
+/// Runs a scenario with a failing node `runs` times each with and without the collector of kube-controllers, and
+/// returns the median of the runs, with the range if there are several.
 pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure> {
     let mut with_collector = Scenario {
         grace: Some(scenario.grace.unwrap_or(GRACE)),
@@ -116,6 +117,7 @@ of_fields! {
 
 /// Ranks each point. All runs have the same number of points.
 impl AtRank for Vec<Point> {
+    /// The points of several runs at a rank, moment by moment, as far as all runs have them.
     fn at_rank(all: &[&Self], permille: usize) -> Self {
         let count = all.iter().map(|points| points.len()).min().unwrap_or(0);
         let mut ranked = Self::with_capacity(count);

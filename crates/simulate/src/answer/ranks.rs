@@ -7,6 +7,11 @@ use calipam_check::views::Count;
 use super::{Adds, BlockUse, Range, Requests, Run, Times};
 use crate::time::Micros;
 
+/// Ranks, in thousandths of the sorted values.
+const LOWEST: usize = 0;
+const MEDIAN: usize = 500;
+const HIGHEST: usize = 1_000;
+
 /// Returns the smallest value such that at least `permille` thousandths of all values are no larger.
 pub(super) fn rank<T: Copy>(sorted: &[T], permille: usize) -> Option<T> {
     let index = (sorted.len() * permille).div_ceil(1_000).saturating_sub(1);
@@ -21,15 +26,15 @@ pub(super) fn median(mut times: Vec<Micros>) -> Option<Micros> {
 /// Returns the median of each number, and the range if there are several results.
 pub(super) fn median_and_range<T: AtRank>(results: &[T]) -> (T, Option<Box<Range<T>>>) {
     let all: Vec<&T> = results.iter().collect();
-    let median = T::at_rank(&all, 500);
+    let median = T::at_rank(&all, MEDIAN);
     if all.len() <= 1 {
         return (median, None);
     }
 
     let range = Range {
         runs: all.len() as u64,
-        lowest: T::at_rank(&all, 0),
-        highest: T::at_rank(&all, 1_000),
+        lowest: T::at_rank(&all, LOWEST),
+        highest: T::at_rank(&all, HIGHEST),
     };
     (median, Some(Box::new(range)))
 }

@@ -48,11 +48,12 @@ impl std::ops::Deref for Finished {
 }
 
 impl World {
-    /// The results of the run.
+    /// Returns the results of the run until now. `range` is only set by runs that are combined.
     pub(super) fn result(&self) -> Run {
         let measured = self.measured.borrow();
         let pods = self.pods.borrow();
         let snapshot = self.snapshot_of_blocks();
+        // Nodes to which the allocator could give no address now.
         let stranded = Context::new(&snapshot, &Options::default()).nodes_without_addresses();
         Run {
             seed: self.scenario.seed,
@@ -90,6 +91,7 @@ impl World {
             let host = block.host();
             counted.blocks += 1;
             counted.addresses += u64::from(block.size());
+            // The free addresses of a block without an owner are not wasted: any node can claim the block.
             if let Some(host) = host {
                 *blocks_of_node.entry(host).or_default() += 1;
                 counted.wasted += block.free().len() as u64;
@@ -112,6 +114,7 @@ impl World {
             }
         }
 
+        // Nodes announce one route for each of their blocks.
         counted.routes += blocks_of_node.values().sum::<u64>();
         counted.max_blocks_of_node = blocks_of_node.values().copied().max().unwrap_or(0);
         counted.wasted_percent = percent(counted.wasted, counted.addresses);
@@ -141,7 +144,7 @@ fn summary_of_adds(measured: &Measured) -> Adds {
     }
 }
 
-/// Summarizes times in microseconds.
+/// Summarizes times in microseconds. Without any, all numbers are 0.
 fn summary_of_times(times: impl Iterator<Item = u32>) -> Times {
     let mut sorted: Vec<u32> = times.collect();
     sorted.sort_unstable();
@@ -158,13 +161,13 @@ fn summary_of_times(times: impl Iterator<Item = u32>) -> Times {
     }
 }
 
-/// Summarizes the numbers of requests to the datastore that these ADDs made.
+/// Summarizes the numbers of requests to the datastore that ADDs made. Without any ADD, all numbers are 0.
 fn summary_of_requests<'a>(adds: impl Iterator<Item = &'a Timed>) -> Requests {
     let mut sorted: Vec<u16> = adds.map(|add| add.requests).collect();
     sorted.sort_unstable();
     let count = sorted.len() as u64;
     let sum: u64 = sorted.iter().copied().map(u64::from).sum();
-    // The mean has two decimal places.
+    // The mean is rounded to two decimal places.
     let hundredths = (sum * 100 + count / 2).checked_div(count).unwrap_or(0);
     Requests {
         mean: hundredths as f64 / 100.0,

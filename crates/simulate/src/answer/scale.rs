@@ -26,12 +26,13 @@ pub fn scale(scenario: &Scenario, nodes: &[u32], runs: u64) -> Result<Scale> {
 /// Returns numbers of nodes from small to `largest`: 10, 50, 100, 500 and so on, and last `largest` itself.
 pub fn sizes_up_to(largest: u32) -> Vec<u32> {
     let mut sizes = Vec::new();
+    // Wider than the numbers of nodes, so that the last multiplication cannot overflow.
     let mut size = 10u64;
     let mut factor = 5;
     while size < u64::from(largest) {
         sizes.push(size as u32);
         size *= factor;
-        // Five and two by turns.
+        // The factor is 5 and 2 by turns.
         factor = 10 / factor;
     }
     sizes.push(largest);

@@ -36,6 +36,7 @@ pub(super) fn run_all(scenarios: &[Scenario], runs: u64) -> Result<Vec<Vec<Run>>
         jobs.extend(variants(scenario, runs));
     }
     let results: Vec<Run> = in_parallel(&jobs, run)?;
+    // Each scenario has the same number of variants, and at least one even for `runs` 0.
     Ok(results
         .chunks(runs.max(1) as usize)
         .map(<[Run]>::to_vec)
@@ -49,6 +50,7 @@ pub(super) fn in_parallel<J: Sync, T: Send>(
     work: impl Fn(&J) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     let count = jobs.len();
+    // The results are in the reversed order, too.
     let mut results = parallel::map(parallel::cores(), count, |number| work(&jobs[count - 1 - number]));
     results.reverse();
     results.into_iter().collect()
@@ -86,6 +88,7 @@ fn varied_pods_per_node(scenario: &Scenario, step: i64, steps: i64) -> u32 {
         return scenario.pods_per_node;
     }
     let pods = i64::from(scenario.pods_per_node);
+    // A single variant has no steps, and does not differ.
     let difference = (pods * i64::from(SPREAD) * step).checked_div(100 * steps);
     let most = i64::from(scenario.max_pods_per_node.max(1));
     (pods + difference.unwrap_or(0)).clamp(1, most) as u32

@@ -14,7 +14,8 @@ impl World {
         }
     }
 
-    /// Plans the first of `remaining` arrivals. `previous` is the time of the arrival before it, in nanoseconds.
+    /// Plans the first of `remaining` arrivals, which then plans the next one. `previous` is the time of the arrival
+    /// before it, in nanoseconds, because many pods can arrive in a microsecond.
     fn plan_next(self: &Rc<Self>, remaining: u64, previous: u64) {
         // Gaps vary between zero and twice the mean.
         let mean_gap = self.scenario.arrival().gap_nanos();

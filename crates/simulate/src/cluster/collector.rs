@@ -56,7 +56,7 @@ struct Garbage {
 }
 
 impl World {
-    /// Plans the regular runs of the collector.
+    /// Starts the collector, unless the scenario has none.
     pub(super) fn plan_collector(self: &Rc<Self>) {
         let Some(grace) = self.scenario.grace else { return };
         let allocator = Allocator::new(Client::for_controllers(&self.server));
@@ -99,7 +99,8 @@ async fn run(mut state: State) {
 }
 
 impl State {
-    /// Releases garbage. Returns false if the collector has to try again.
+    /// Finds garbage and releases it: leaks, addresses whose cooldown is over, blocks that nodes do not need, and the
+    /// blocks of deleted nodes. Returns false if the collector has to try again.
     async fn collect(&mut self) -> bool {
         let garbage = self.find_garbage();
         let server = &self.world.server;
@@ -129,7 +130,8 @@ impl State {
         is_done
     }
 
-    /// Confirms leaks, and returns requests to release them. Does not read pods whose node is no longer in the cluster.
+    /// Looks up the pods of leaks again, and returns requests to release the addresses that are still leaked. A look-up
+    /// takes time, except on etcd and for pods whose node is no longer in the cluster.
     async fn confirmed(&self, leaks: Vec<Leak>) -> Vec<Release> {
         let mut confirmed = Vec::new();
         for leak in leaks {
@@ -144,8 +146,8 @@ impl State {
         confirmed
     }
 
-    /// Writes a block without the addresses whose cooldown is over. If another client wrote the block first, that
-    /// client has also freed these addresses.
+    /// Writes a block without the addresses whose cooldown is over. Ignores errors: if another client wrote the block
+    /// first, that client has also freed these addresses.
     async fn free_cooled(&self, block: IpNet) {
         let store = self.allocator.store();
         let Ok(found) = store.read(&[Query::Get(Key::Block(block))]).await else {
@@ -237,8 +239,8 @@ impl State {
         self.world.engine.now() - pod.deleted_at.unwrap_or_default() >= self.grace
     }
 
-    /// Returns the blocks that have been empty for at least the grace period, and whose node has another block. Notes since
-    /// when each block has been empty, for the next call.
+    /// Returns the blocks that have been empty for at least the grace period, and whose node has another block. Notes
+    /// since when each block has been empty, for the next call.
     fn find_unneeded(&mut self, blocks_by_node: &BTreeMap<&str, Vec<&Block>>) -> Vec<(IpNet, String)> {
         let now = self.world.engine.now();
         let earlier_notes = std::mem::take(&mut self.empty_since);

@@ -20,7 +20,7 @@ const MOVED: Micros = Micros::from_mins(1);
 const LATE: Micros = Micros::from_secs(30);
 
 impl World {
-    /// Plans the event of the scenario.
+    /// Plans the event of the scenario, if it has one.
     pub(super) fn plan_event(self: &Rc<Self>) {
         let Some(planned) = self.scenario.event.clone() else {
             return;
@@ -43,6 +43,7 @@ impl World {
                 self.engine.spawn(release_by_hand(Rc::clone(self)));
             }
             Event::ShareHandles => self.share_handles(),
+            // `plan_event` never passes it here.
             Event::RestoreBackup => {}
         }
     }
@@ -75,7 +76,7 @@ impl World {
         });
     }
 
-    /// Picks some running pods at random.
+    /// Picks [`PODS`] running pods at random, or all if there are fewer.
     fn pick_running_pods(&self) -> Vec<u32> {
         let mut running: Vec<u32> = Vec::new();
         for (id, pod) in self.pods.borrow().all() {
@@ -86,14 +87,14 @@ impl World {
 
         let mut picked = Vec::new();
         while picked.len() < PODS as usize && !running.is_empty() {
-            let place = self.random_below(running.len() as u64) as usize;
-            picked.push(running.swap_remove(place));
+            let index = self.random_below(running.len() as u64) as usize;
+            picked.push(running.swap_remove(index));
         }
         picked
     }
 
-    /// Starts StatefulSet pods, and moves each to another node. The first node stops the old pod only later, and
-    /// thereby releases the handle that the new pod shares.
+    /// Starts pods of a StatefulSet, and moves each to another node. The first node stops the old pod only after the
+    /// new one has started, and then releases the handle that both share, with the new pod's address.
     fn share_handles(self: &Rc<Self>) {
         for number in 0..PODS {
             let handle: Rc<str> = format!("default.web-{number}").into();

@@ -24,7 +24,7 @@ impl World {
         result
     }
 
-    /// The running pods with any of the eviction's addresses.
+    /// Returns the IDs of the running pods with any of the eviction's addresses.
     fn pods_to_evict(&self, eviction: &Eviction) -> Vec<u32> {
         let mut ids = Vec::new();
         for (id, pod) in self.pods.borrow().all() {
@@ -50,7 +50,8 @@ fn start_times(world: &World, before: usize) -> Vec<Micros> {
     new_pods.iter().filter_map(|pod| pod.started).collect()
 }
 
-/// Evicts the pods in batches, and waits after each batch until its pods are ready on other addresses.
+/// Evicts the pods in batches, and waits after each batch until as many new pods are ready on other addresses. Gives up
+/// if not all of them have started within the eviction's patience.
 async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
     let pods = world.pods_to_evict(eviction);
     let mut result = Evicted {
@@ -67,7 +68,7 @@ async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
             world.replace(*id);
         }
 
-        // Pods that no node has room for are not in the list of pods yet.
+        // Waits for any new pods, since a pod for which no node has room has no ID yet.
         let deadline = world.engine.now() + eviction.patience;
         let mut started = start_times(world, count_before);
         while started.len() < deleted.len() && world.engine.now() < deadline {
@@ -80,6 +81,7 @@ async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
             break;
         }
 
+        // The next batch begins only when the slowest pod of this one is ready.
         let mut all_ready_at = world.engine.now();
         for start_time in started {
             all_ready_at = all_ready_at.max(start_time + world.time_until_ready(eviction));

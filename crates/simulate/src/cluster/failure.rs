@@ -46,7 +46,7 @@ pub(crate) enum Failure {
 }
 
 impl World {
-    /// Plans samples from `begin` to the end, at `count` equal intervals.
+    /// Plans samples from `begin` to the end of the scenario, which divide this time into `count` equal intervals.
     pub(crate) fn plan_samples(self: &Rc<Self>, begin: Micros, count: u64) {
         let duration = self.scenario.end() - begin;
         let interval = Micros(duration.0 / count);
@@ -57,7 +57,8 @@ impl World {
         }
     }
 
-    /// Records the addresses and blocks that the failed node still holds, and the number of waiting pods.
+    /// Records how many of the addresses and blocks that the failed node had at its failure it still holds, and the
+    /// number of waiting pods. Does nothing before the failure.
     fn take_sample(&self) {
         let waiting = self.waiting_pods();
         let mut measured = self.measured.borrow_mut();
@@ -68,7 +69,8 @@ impl World {
             let Some(allocation) = data.block(*cidr).and_then(|block| block.allocation(*ordinal)) else {
                 continue;
             };
-            // An address that is cooling down is no longer held, because it becomes free by itself.
+            // Another sequence number means that the address was assigned again. An address that is cooling down is no
+            // longer held, because it becomes free by itself.
             if allocation.sequence == *sequence && !allocation.attribute.is_cooling() {
                 held_addresses += 1;
             }
@@ -91,7 +93,8 @@ impl World {
         measured.points.push(point);
     }
 
-    /// Lets a node fail. Its pods are evicted later, and it may be removed from the cluster.
+    /// Lets a node fail: its plugins' calls end, and its pods, too, if it stopped. Plans what the cluster does after it
+    /// has noticed: no pods for the node, eviction of its pods, and removal of the node if the scenario asks for it.
     pub(super) fn fail(self: &Rc<Self>, node: u32, failure: Failure) {
         self.note_held(node);
         let tasks = self.nodes.borrow_mut().fail(node);
@@ -105,6 +108,7 @@ impl World {
             }
         }
 
+        // The delays are those of Kubernetes.
         let react_after = |delay: Micros, reaction: fn(&Rc<Self>, u32)| {
             let world = Rc::clone(self);
             self.engine
@@ -125,8 +129,9 @@ impl World {
         }
     }
 
-    /// Removes a failed node from the cluster.
+    /// Removes a failed node from the cluster, which makes the collector look for garbage.
     fn remove_node(self: &Rc<Self>, node: u32) {
+        // The nodes are borrowed only in this block, since the collector reads them.
         let name = {
             let mut nodes = self.nodes.borrow_mut();
             nodes.close(node);
@@ -145,7 +150,8 @@ impl World {
         self.collect_soon();
     }
 
-    /// Records the addresses and blocks of a node that is failing now.
+    /// Records the addresses and blocks of a node that is failing now, to count later how many are still held.
+    /// Addresses that the node borrows are in blocks of other nodes.
     fn note_held(&self, node: u32) {
         let node = Rc::clone(&self.nodes.borrow().get(node).name);
         let mut blocks = Vec::new();

@@ -38,6 +38,8 @@ use crate::time::Micros;
 const QUIET: Micros = Micros::from_mins(2);
 /// The longest extension of a run after its usual end.
 const EXTENSION: Micros = Micros::from_mins(60);
+/// The purpose of the random numbers that the cluster draws; "worl".
+const RANDOM_STREAM: u64 = 0x776f_726c;
 
 /// The cluster, shared by all its parts.
 pub(crate) struct World {
@@ -56,7 +58,10 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Creates a scenario's cluster at its start, with all events planned.
+    /// Creates a scenario's cluster at its start, with all events planned. Nothing happens before [`Self::run`].
+    ///
+    /// # Errors
+    /// If the scenario is one that [`Scenario::check`] refuses.
     pub(crate) fn new(scenario: &Arc<Scenario>) -> Result<Rc<Self>> {
         scenario.check()?;
         let engine = Engine::default();
@@ -73,7 +78,7 @@ impl World {
             pods: RefCell::default(),
             ledger: RefCell::default(),
             measured: RefCell::default(),
-            random: RefCell::new(Random::new(scenario.seed, 0x776f_726c)),
+            random: RefCell::new(Random::new(scenario.seed, RANDOM_STREAM)),
             families: [has_pool(Family::V4), has_pool(Family::V6)],
             is_collecting: Cell::new(false),
             scenario: Arc::clone(scenario),
@@ -92,13 +97,14 @@ impl World {
     pub(crate) fn run(&self) {
         let end = self.scenario.end();
         self.engine.run_until(end);
-        // If pods have a limited lifetime, some pods are always waiting.
+        // A duration is kept exactly. If pods have a limited lifetime, some pods are always waiting.
         if self.scenario.duration.is_some() || self.scenario.lifetime.is_some() {
             return;
         }
         while self.waiting_pods() > 0 && self.engine.now() < end + EXTENSION {
             let started_before = self.measured.borrow().started.len();
             self.engine.run_until(self.engine.now() + QUIET);
+            // No pod has started for so long that the others never will.
             if self.measured.borrow().started.len() == started_before {
                 break;
             }

@@ -12,6 +12,9 @@ use crate::engine::{Engine, Lock, TaskId};
 use crate::random::Random;
 use crate::scenario::Scenario;
 
+/// The purpose of the random numbers that decide the weights of nodes; "node".
+const RANDOM_STREAM: u64 = 0x6e6f_6465;
+
 pub(crate) struct NodeState {
     pub name: Rc<str>,
     /// The number of pods that this node gets when the average node gets a hundred.
@@ -45,10 +48,11 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Creates the nodes. With `pod_spread`, some of them get more pods than others.
+    /// Creates the nodes, all open for pods. With `pod_spread`, each has a random weight, so that some get more pods
+    /// than others.
     pub(crate) fn new(engine: &Engine, scenario: &Scenario) -> Self {
         let count = scenario.node_count();
-        let mut random = Random::new(scenario.seed, 0x6e6f_6465);
+        let mut random = Random::new(scenario.seed, RANDOM_STREAM);
         let least_weight = 100 - scenario.pod_spread;
         let mut all = Vec::with_capacity(count as usize);
         for index in 0..count {
@@ -88,6 +92,7 @@ impl Nodes {
     }
 
     /// Chooses the node for the next pod: of two random nodes that take pods, the one with fewer pods for its weight.
+    /// `None` if no node takes pods.
     pub(crate) fn choose(&self, random: &mut Random) -> Option<u32> {
         let mut draw = || {
             let index = random.below(self.open.len() as u64) as usize;
@@ -125,16 +130,15 @@ impl Nodes {
         self.reconsider(node);
     }
 
-    /// Sets a node's current task for a pod.
+    /// Sets a node's current task for a pod; `None` if it has ended. A node that fails ends its tasks. The task of a
+    /// pod that the node no longer has is not kept.
     pub(crate) fn set_task(&mut self, node: u32, pod: u32, task: Option<TaskId>) {
         let state = self.get_mut(node);
-        match task {
-            Some(task) if state.pods.contains(&pod) => {
-                state.tasks.insert(pod, task);
-            }
-            _ => {
-                state.tasks.remove(&pod);
-            }
+        state.tasks.remove(&pod);
+        if let Some(task) = task
+            && state.pods.contains(&pod)
+        {
+            state.tasks.insert(pod, task);
         }
     }
 
@@ -151,34 +155,34 @@ impl Nodes {
         self.reconsider(node);
     }
 
-    /// Opens or closes a node for new pods, by the number of pods that it has.
+    /// Lists a node among those that take pods, or removes it from them, by the number of pods that it has and by
+    /// whether it is closed. Takes the same time for any number of nodes.
     fn reconsider(&mut self, node: u32) {
         let takes_pods = !self.closed[node as usize] && self.get(node).pods.len() < self.max_pods;
-        match self.index_in_open[node as usize] {
-            None if takes_pods => {
-                self.index_in_open[node as usize] = Some(self.open.len());
-                self.open.push(node);
-            }
-            Some(index) if !takes_pods => {
-                self.index_in_open[node as usize] = None;
-                // The last open node moves to the removed one's place.
-                self.open.swap_remove(index);
-                if let Some(moved) = self.open.get(index) {
-                    self.index_in_open[*moved as usize] = Some(index);
-                }
-            }
-            _ => {}
+        let listed_at = self.index_in_open[node as usize];
+        if takes_pods == listed_at.is_some() {
+            return;
+        }
+
+        let Some(index) = listed_at else {
+            self.index_in_open[node as usize] = Some(self.open.len());
+            self.open.push(node);
+            return;
+        };
+        self.index_in_open[node as usize] = None;
+        // The last open node moves to the removed one's place.
+        self.open.swap_remove(index);
+        if let Some(moved) = self.open.get(index) {
+            self.index_in_open[*moved as usize] = Some(index);
         }
     }
 }
 
-/// A node's record in the datastore.
+/// Returns a node's record in the datastore: that of the cluster with which the scenario begins, or else a new one with
+/// the label that every node has.
 pub(super) fn record(scenario: &Scenario, index: u32) -> Node {
-    if let Some(node) = scenario
-        .start
-        .as_ref()
-        .and_then(|start| start.nodes.get(index as usize))
-    {
+    let start = scenario.start.as_ref();
+    if let Some(node) = start.and_then(|start| start.nodes.get(index as usize)) {
         return node.clone();
     }
     let name = scenario.node_name(index);

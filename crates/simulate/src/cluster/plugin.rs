@@ -36,7 +36,7 @@ struct Call<'w> {
 }
 
 impl<'w> Call<'w> {
-    /// Simulates the start of the process and its connection to the datastore.
+    /// Begins a call for a pod: waits as long as the start of the process and its connection to the datastore take.
     async fn begin(world: &'w World, id: u32) -> Self {
         let started = world.engine.now();
         let node = node_of_pod(world, id).name.to_string();
@@ -83,7 +83,8 @@ impl<'w> Call<'w> {
         self.world.server.kind == DatastoreKind::Kubernetes
     }
 
-    /// Returns how long the call has taken so far, and what it has requested.
+    /// Returns how long the call has taken so far, and what it has requested. The numbers are kept small, since a run
+    /// keeps millions of them; larger ones are cut.
     fn timed(&self) -> Timed {
         let micros = |time: Micros| u32::try_from(time.0).unwrap_or(u32::MAX);
         Timed {
@@ -94,7 +95,7 @@ impl<'w> Call<'w> {
         }
     }
 
-    /// The attributes that an ADD records.
+    /// Returns the attributes that an ADD records for the pod's addresses, as of now.
     fn attributes(&self) -> BTreeMap<String, String> {
         let nanos = self.world.engine.now().timestamp().as_nanosecond();
         let timestamp = format_go_utc(i64::try_from(nanos).unwrap_or_default());
@@ -108,7 +109,7 @@ impl<'w> Call<'w> {
 }
 
 /// The namespace of all pods.
-const NAMESPACE: &str = "default";
+pub(super) const NAMESPACE: &str = "default";
 
 fn node_of_pod(world: &World, id: u32) -> Ref<'_, super::nodes::NodeState> {
     let index = world.pods.borrow().get(id).node;
@@ -161,6 +162,7 @@ pub(super) async fn add(world: &World, id: u32) -> Option<Vec<IpAddr>> {
     };
     let added = call.plugin().add(&add).await;
 
+    // Conflicts count even if the call failed.
     let mut measured = world.measured.borrow_mut();
     measured.conflicts += u64::from(call.client().conflicts.get());
     match added {

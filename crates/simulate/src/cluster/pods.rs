@@ -10,8 +10,11 @@ use calipam_model::attributes::AttributeRef;
 use super::failure::Failure;
 use crate::time::Micros;
 
-/// The prefix of pod names.
-const NAME: &str = "pod-";
+/// The beginning of a new pod's name. Its ID follows.
+const NAME_PREFIX: &str = "pod-";
+/// The fraction of the golden ratio in 64 bits, a usual increment for mixing numbers. It makes even the first pod's
+/// number different from 0.
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pod {
@@ -44,7 +47,8 @@ pub(crate) struct Pod {
 /// All pods, including those that are gone.
 #[derive(Default)]
 pub(crate) struct Pods {
-    all: Vec<Pod>,
+    /// The index of a pod is its ID.
+    by_id: Vec<Pod>,
     /// The number of pods that wait for addresses and are not replaced.
     waiting: u64,
     /// The number of pods that were running on nodes that stopped, and are not replaced yet.
@@ -55,32 +59,34 @@ pub(crate) struct Pods {
 
 impl Pods {
     pub(crate) fn get(&self, id: u32) -> &Pod {
-        &self.all[id as usize]
+        &self.by_id[id as usize]
     }
 
     pub(crate) fn get_mut(&mut self, id: u32) -> &mut Pod {
-        &mut self.all[id as usize]
+        &mut self.by_id[id as usize]
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Pod)> {
-        (0..).zip(&self.all)
+        (0..).zip(&self.by_id)
     }
 
     pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = (u32, &mut Pod)> {
-        (0..).zip(&mut self.all)
+        (0..).zip(&mut self.by_id)
     }
 
     pub(super) fn count(&self) -> usize {
-        self.all.len()
+        self.by_id.len()
     }
 
     /// The pods that were created after the first `count`.
     pub(super) fn created_after(&self, count: usize) -> &[Pod] {
-        self.all.get(count..).unwrap_or_default()
+        self.by_id.get(count..).unwrap_or_default()
     }
 
-    /// The pod that an owner record in a block names; `None` for other owners.
+    /// Returns the ID of the pod that the owner record of an address names; `None` if the record names none of the
+    /// pods, for example for a tunnel address.
     pub(crate) fn find_by_record(&self, record: &AttributeRef<'_>) -> Option<u32> {
+        // Pods that existed at the start have names that do not tell their ID, so they are found by their handle.
         if !self.adopted.is_empty()
             && let Some(handle) = record.handle()
             && let Some(id) = self.adopted.get(handle.to_string().as_str())
@@ -88,16 +94,15 @@ impl Pods {
             return Some(*id);
         }
 
+        // The name of a pod that the simulation created ends in its ID.
         let name = record.get("pod")?.to_string();
-        let id: u32 = name.strip_prefix(NAME)?.parse().ok()?;
-        if (id as usize) < self.all.len() {
-            Some(id)
-        } else {
-            None
-        }
+        let id: u32 = name.strip_prefix(NAME_PREFIX)?.parse().ok()?;
+        // A cluster with which the simulation began can have recorded the same kind of name.
+        self.by_id.get(id as usize)?;
+        Some(id)
     }
 
-    /// True if an address recorded for a pod belongs neither to that pod nor to one that shares its handle.
+    /// True if an address that is recorded for a pod is of no use to it, and no other pod shares the pod's handle.
     pub(crate) fn is_leaked(&self, id: u32, address: IpAddr) -> bool {
         let pod = self.get(id);
         // A pod that has not started can still get the address.
@@ -106,39 +111,41 @@ impl Pods {
         }
 
         let Some(handle) = &pod.handle else { return true };
-        let mut others = self.all.iter();
+        let mut others = self.by_id.iter();
         let is_shared = others.any(|other| other.is_in_api && other.handle.as_ref() == Some(handle));
         !is_shared
     }
 
-    /// Adds a pod that waits for addresses.
-    pub(super) fn add(&mut self, node: u32, handle: Option<Rc<str>>, now: Micros) -> u32 {
+    /// Adds a pod that waits for addresses on a node, and returns its ID. Without `handle`, the pod's handle is derived
+    /// from its container.
+    pub(super) fn add_waiting(&mut self, node: u32, handle: Option<Rc<str>>, now: Micros) -> u32 {
+        let id = self.by_id.len() as u32;
+        let mut pod = Pod::new(node, now);
+        pod.handle = handle;
+        self.by_id.push(pod);
         self.waiting += 1;
-        self.all.push(Pod {
-            handle,
-            ..Pod::new(node, now)
-        });
-        self.all.len() as u32 - 1
+        id
     }
 
     /// Records that a pod got its addresses.
     pub(super) fn set_started(&mut self, id: u32, addresses: Vec<IpAddr>, now: Micros) {
         self.waiting -= 1;
-        let pod = &mut self.all[id as usize];
+        let pod = &mut self.by_id[id as usize];
         pod.started = Some(now);
         pod.runs = true;
         pod.has_endpoint = true;
         pod.addresses = addresses.into();
     }
 
-    /// Records that the API server has deleted a pod.
+    /// Records that the API server has deleted a pod. Does nothing if it already had.
     pub(super) fn forget(&mut self, id: u32, now: Micros) {
-        let pod = &mut self.all[id as usize];
+        let pod = &mut self.by_id[id as usize];
         if !pod.is_in_api {
             return;
         }
         pod.is_in_api = false;
         pod.deleted_at = Some(now);
+        // A pod that got addresses or was replaced is no longer among those that wait.
         if pod.started.is_none() && !pod.is_replaced {
             self.waiting -= 1;
         }
@@ -147,7 +154,7 @@ impl Pods {
     /// The pods that were created during the simulation.
     pub(crate) fn created(&self) -> impl Iterator<Item = &Pod> {
         // Adopted pods come first.
-        self.all.iter().skip(self.adopted.len())
+        self.by_id.iter().skip(self.adopted.len())
     }
 
     /// The number of pods that should be running but are not.
@@ -155,9 +162,9 @@ impl Pods {
         self.waiting + self.lost
     }
 
-    /// Records that a pod's node failed.
+    /// Records that a pod's node failed. If the node stopped, the pod counts as missing until another one replaces it.
     pub(crate) fn lose(&mut self, id: u32, failure: Failure) {
-        let pod = &mut self.all[id as usize];
+        let pod = &mut self.by_id[id as usize];
         pod.is_of_failed_node = true;
         if failure == Failure::Stopped && pod.runs && !pod.is_replaced {
             pod.is_lost = true;
@@ -167,7 +174,7 @@ impl Pods {
 
     /// Records that another pod replaces this one. Returns false if it was already replaced.
     pub(super) fn replace(&mut self, id: u32) -> bool {
-        let pod = &mut self.all[id as usize];
+        let pod = &mut self.by_id[id as usize];
         if pod.is_replaced {
             return false;
         }
@@ -203,18 +210,17 @@ impl Pod {
     }
 
     pub(crate) fn name(id: u32) -> String {
-        format!("{NAME}{id}")
+        format!("{NAME_PREFIX}{id}")
     }
 
     /// The container ID of a pod's sandbox: 64 hexadecimal digits, like those of runtimes.
     pub(crate) fn container(&self, id: u32) -> String {
         let mut digits = String::with_capacity(64);
+        // Each part has 16 digits, and a number of its own, which `scatter` turns into one that looks random.
         for part in 0..4u64 {
             let number = (u64::from(id) << 32 | u64::from(self.attempt)) * 4 + part;
-            digits.push_str(&format!(
-                "{:016x}",
-                scatter(number.wrapping_add(0x9e37_79b9_7f4a_7c15))
-            ));
+            let scattered = scatter(number.wrapping_add(GOLDEN_RATIO));
+            digits.push_str(&format!("{scattered:016x}"));
         }
         digits
     }

@@ -18,7 +18,8 @@ const CALL: Micros = Micros::from_secs(220);
 const LIFETIME_SPREAD: u64 = 900;
 
 impl World {
-    /// Takes over the running pods of the cluster with which the scenario begins.
+    /// Takes over the running pods of the cluster with which the scenario begins. Leaves out those whose node is
+    /// unknown.
     pub(super) fn adopt_running_pods(self: &Rc<Self>) {
         let Some(start) = self.scenario.start.clone() else {
             return;
@@ -35,12 +36,12 @@ impl World {
         }
     }
 
-    /// Adds a pod on a node. If all nodes are full or closed, tries again later.
+    /// Adds a pod on some node that has room. If all nodes are full or closed, tries again later.
     pub(super) fn arrive(self: &Rc<Self>) {
         let node = self.nodes.borrow().choose(&mut self.random.borrow_mut());
         if let Some(node) = node {
-            let own_handle = None;
-            self.start_on(node, own_handle);
+            let no_shared_handle = None;
+            self.start_on(node, no_shared_handle);
             return;
         }
 
@@ -52,8 +53,8 @@ impl World {
         });
     }
 
-    /// Adds a pod on a given node. The node starts the pod if it is alive. Without `handle`, the pod's handle is derived
-    /// from its container.
+    /// Adds a pod on a given node, and returns its ID. The node starts the pod if it is alive. Without `handle`, the
+    /// pod's handle is derived from its container.
     pub(super) fn start_on(self: &Rc<Self>, node: u32, handle: Option<Rc<str>>) -> u32 {
         let id = self.create_pod(node, handle);
         if self.nodes.borrow().get(node).is_alive {
@@ -64,7 +65,10 @@ impl World {
     }
 
     fn create_pod(&self, node: u32, handle: Option<Rc<str>>) -> u32 {
-        let id = self.pods.borrow_mut().add(node, handle, self.engine.now());
+        let id = self
+            .pods
+            .borrow_mut()
+            .add_waiting(node, handle, self.engine.now());
         self.nodes.borrow_mut().add_pod(node, id);
         id
     }
@@ -77,7 +81,7 @@ impl World {
         self.pods.borrow_mut().set_started(id, addresses, now);
     }
 
-    /// Plans the end of a pod's life, after which another pod replaces it.
+    /// Plans the end of a pod's life, after which another pod replaces it. Does nothing if pods live for ever.
     fn plan_leaving(self: &Rc<Self>, id: u32) {
         let Some(lifetime) = self.scenario.lifetime else {
             return;
@@ -105,7 +109,8 @@ impl World {
         true
     }
 
-    /// Ends a pod's containers. From now on, the pod no longer uses its addresses, although they stay recorded until DEL.
+    /// Ends a pod's containers. From now on, the pod no longer uses its addresses, although they stay recorded until
+    /// DEL.
     pub(super) fn stop(&self, id: u32) {
         let mut pods = self.pods.borrow_mut();
         let pod = pods.get_mut(id);
@@ -131,7 +136,7 @@ impl World {
     }
 }
 
-/// Starts a pod: the runtime calls the plugin until it assigns addresses.
+/// Starts a pod: the runtime calls the plugin until it assigns addresses. Each attempt has a sandbox of its own.
 async fn start(world: Rc<World>, id: u32) {
     loop {
         // Boxed so that waiting pods take little memory.
@@ -146,18 +151,20 @@ async fn start(world: Rc<World>, id: u32) {
             }
             // The ADD failed, which is already counted.
             Some(None) => {}
+            // The runtime has given up on the ADD, which could not count itself.
             None => world.measured.borrow_mut().too_long += 1,
         }
 
         // After a failed ADD, the runtime removes the sandbox, which includes a DEL.
         let deleting = Box::pin(plugin::del(&world, id));
+        // Its result does not matter: the next DEL of the pod releases what this one leaves.
         let _ = within(&world.engine, CALL, deleting).await;
         world.engine.sleep(world.server.varied(RETRY)).await;
         world.pods.borrow_mut().get_mut(id).attempt += 1;
     }
 }
 
-/// Stops a pod: the runtime calls the plugin until its addresses are released.
+/// Stops a pod: the runtime calls the plugin until its addresses are released, and only then the pod's object goes.
 async fn leave(world: Rc<World>, id: u32) {
     world.pods.borrow_mut().get_mut(id).has_endpoint = false;
     loop {

@@ -9,7 +9,13 @@ use calipam_model::snapshot::{
 };
 
 use super::World;
+use super::plugin::NAMESPACE;
 use super::pods::Pod;
+
+/// The name of Kubernetes as an orchestrator, in names of endpoints.
+const ORCHESTRATOR: &str = "k8s";
+/// The interface of every pod.
+const INTERFACE: &str = "eth0";
 
 impl World {
     /// Takes a snapshot of the data that a check would read now. On etcd, it contains endpoints in addition to
@@ -84,7 +90,7 @@ fn versioned<T>(value: T) -> Versioned<T> {
     }
 }
 
-/// The object of a pod, with the annotations and the status that it has now.
+/// Returns the object of a pod in the API server, with the annotations and the status that it has now.
 fn model_pod(id: u32, pod: &Pod, node: &str) -> ModelPod {
     let name = Pod::name(id);
     let container = pod.container(id);
@@ -98,7 +104,7 @@ fn model_pod(id: u32, pod: &Pod, node: &str) -> ModelPod {
     let first_address = addresses.first().map(String::as_str);
     let annotation = addresses.join(",");
     let parts = PodParts {
-        namespace: "default",
+        namespace: NAMESPACE,
         name: &name,
         node,
         phase: if has_addresses { "Running" } else { "Pending" },
@@ -114,17 +120,17 @@ fn model_pod(id: u32, pod: &Pod, node: &str) -> ModelPod {
     ModelPod::new(&parts).0
 }
 
-/// The endpoint of a pod.
+/// Returns the workload endpoint of a pod, with the names that Calico's plugin gives it.
 fn endpoint(id: u32, pod: &Pod, node: &str) -> Endpoint {
     let name = Pod::name(id);
     let container = pod.container(id);
     let parts = EndpointParts {
-        namespace: "default",
-        name: &endpoint_name(node, "k8s", &name, "eth0"),
+        namespace: NAMESPACE,
+        name: &endpoint_name(node, ORCHESTRATOR, &name, INTERFACE),
         node,
-        orchestrator: "k8s",
+        orchestrator: ORCHESTRATOR,
         pod: &name,
-        endpoint: "eth0",
+        endpoint: INTERFACE,
         container_id: &container,
         workload: "",
     };

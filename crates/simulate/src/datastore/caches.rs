@@ -60,12 +60,13 @@ impl Caches {
         self.newest = Some((now, kind));
     }
 
-    /// Returns the time at which a list request can be answered so that the newest write is included. The server asks
-    /// etcd for a cache's progress at most once per `period`, and has the answer after `answer_time`.
+    /// Returns the time at which a list request that arrives now can be answered, so that the newest write is included.
+    /// The server asks etcd for a cache's progress at most once per `period`, and has the answer after `answer_time`.
     pub(super) fn ready(&mut self, now: Micros, kind: Kind, period: Micros, answer_time: Micros) -> Micros {
         let Some((written, written_kind)) = self.newest else {
             return now;
         };
+        // The write itself has brought the cache of its kind up to date.
         if written_kind == kind || period.is_zero() {
             return now;
         }

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::caches::Kind;
 use super::costs::Work;
-use super::data::Listing;
+use super::data::{Data, Listing};
 use super::limiter::Limiter;
 use super::server::Server;
 use crate::engine::Answer;
@@ -100,7 +100,8 @@ impl Client {
         }
     }
 
-    /// Sends queries as one request. On Kubernetes, a request contains one query, or lists a page of blocks.
+    /// Sends queries as one request, and returns the future of its answers, one list for each query. `listing` is the
+    /// size of what the server has to read. On Kubernetes, a request contains one query, or lists a page of blocks.
     fn ask(&self, queries: &[Query], listing: Listing, lists: Lists) -> Answer<Vec<Vec<Entry>>> {
         let work = match queries.first() {
             Some(query) if lists == Lists::Current => self.work(query),
@@ -126,15 +127,15 @@ impl Client {
         }
     }
 
-    /// The size of the list that the server reads for a query of this client.
+    /// Returns the size of the list that the server reads for a query of this client.
     fn measure(&self, query: &Query) -> Listing {
         let data = self.server.data();
-        match query {
-            Query::Affinities { .. } if self.lists_affinities && self.is_on_kubernetes() => {
-                data.all_affinities()
-            }
-            query => data.measure(query),
+        let is_for_affinities = matches!(query, Query::Affinities { .. });
+        // Without labels, an API server cannot select the affinities of a node, and lists those of all nodes.
+        if is_for_affinities && self.lists_affinities && self.is_on_kubernetes() {
+            return data.all_affinities();
         }
+        data.measure(query)
     }
 
     fn is_on_kubernetes(&self) -> bool {
@@ -160,17 +161,18 @@ impl Client {
         for request in requests {
             answers.extend(request.await);
         }
+        // The client decodes the lists when all have arrived.
         if total.bytes > 0 {
             self.server.engine.sleep(self.server.costs.decoding(total)).await;
         }
         answers
     }
 
-    /// Sends a write, and counts it if another client was first.
+    /// Sends a write, and counts it as a conflict if another client was first.
     async fn write<T: 'static>(
         &self,
         kind: Kind,
-        action: impl FnOnce(&mut super::data::Data) -> Result<T, StoreError> + 'static,
+        action: impl FnOnce(&mut Data) -> Result<T, StoreError> + 'static,
     ) -> Result<T, StoreError> {
         let wait = self.count_request();
         let no_list = Listing::default();
@@ -181,21 +183,25 @@ impl Client {
         result
     }
 
-    /// On Kubernetes, reads an object again before replacing it, unless the client has it at this revision.
+    /// On Kubernetes, reads an object again before replacing it, as Calico's client does, unless the client has it at
+    /// this revision.
+    ///
+    /// # Errors
+    /// If the object has another revision, or does not exist.
     async fn read_again(&self, key: &Key, revision: &Revision) -> Result<(), StoreError> {
         if !self.is_on_kubernetes() || self.known.borrow().get(key) == Some(revision) {
             return Ok(());
         }
         let query = Query::Get(key.clone());
-        let found = self.ask(&[query], Listing::default(), Lists::Current).await;
-        match found.into_iter().flatten().next() {
-            None => Err(StoreError::NotFound(key.clone())),
-            Some(found) if found.revision == *revision => Ok(()),
-            Some(_) => {
-                self.conflicts.set(self.conflicts.get() + 1);
-                Err(StoreError::Conflict(key.clone()))
-            }
+        let answers = self.ask(&[query], Listing::default(), Lists::Current).await;
+        let Some(current) = answers.into_iter().flatten().next() else {
+            return Err(StoreError::NotFound(key.clone()));
+        };
+        if current.revision != *revision {
+            self.conflicts.set(self.conflicts.get() + 1);
+            return Err(StoreError::Conflict(key.clone()));
         }
+        Ok(())
     }
 
     fn remember(&self, key: Key, revision: &Revision) {
@@ -204,7 +210,8 @@ impl Client {
         }
     }
 
-    /// Asks queries, in one request or several, and returns the objects that each finds.
+    /// Asks queries, in as many requests as Calico's client for the datastore would, and returns the objects that each
+    /// finds.
     async fn ask_all(&self, queries: &[Query], lists: Lists) -> Vec<Vec<Entry>> {
         if queries.iter().any(Query::asks_for_block_keys) {
             self.has_searched.set(true);
@@ -218,6 +225,7 @@ impl Client {
             return answers;
         }
 
+        // Many blocks are listed in pages instead of being read one by one.
         let is_block = |query: &Query| matches!(query, Query::Get(Key::Block(_)));
         if queries.len() >= MANY && queries.iter().all(is_block) {
             return self.ask_in_parts(queries, PAGE, lists).await;
@@ -233,6 +241,7 @@ impl Client {
         let mut answers = self.ask_in_parts(&asked, 1, lists).await;
         answers.truncate(queries.len());
 
+        // An object that was read need not be read again before it is replaced.
         for (query, entries) in queries.iter().zip(&answers) {
             if let Query::Get(key) = query
                 && let Some(entry) = entries.first()
@@ -262,6 +271,8 @@ impl Store for Client {
         Ok(self.ask_all(queries, Lists::Current).await)
     }
 
+    /// Reads lists. With a `known` state, the server's caches may answer, since they have reached it. Otherwise they
+    /// must be current, and the state that they have reached is returned.
     async fn read_since(
         &self,
         queries: &[Query],
@@ -286,8 +297,8 @@ impl Store for Client {
         Ok(ListsSince { answers, state })
     }
 
-    /// Performs one write. On Kubernetes, a deletion has two steps (facts 2.9). The first one decides the result; the
-    /// second one only takes time.
+    /// Performs one write, and returns the new revision. On Kubernetes, a deletion has two steps (facts 2.9). The first
+    /// one decides the result; the second one only takes time.
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
         let kind = Kind::of_record(&swap.record);

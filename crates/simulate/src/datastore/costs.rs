@@ -12,6 +12,8 @@ use super::profiles::{self, PROFILES};
 use crate::error::{Result, ScenarioError};
 use crate::time::Micros;
 
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
 /// The costs of requests to a datastore. Times are for an idle server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -74,8 +76,9 @@ pub(super) struct Parts {
 
 impl Costs {
     /// The costs to assume if nothing else is known. The times of the plugin and of single requests are those that
-    /// `cargo xtask bench simulate` and `simulate-kubernetes` measured with single calls, on two processors with a local
-    /// solid-state disk, on 28 and 30 November 2026. The servers' capacities, and their times for lists, are assumptions.
+    /// `cargo xtask bench simulate` and `simulate-kubernetes` measured with single calls, on two processors with a
+    /// local solid-state disk, on 28 and 30 November 2026. The servers' capacities, and their times for lists, are
+    /// assumptions.
     pub fn assumed(kind: DatastoreKind) -> Self {
         let around = |micros| Latency::Around(Micros(micros));
         match kind {
@@ -138,14 +141,15 @@ impl Costs {
         }
     }
 
-    /// The time that a read or write keeps one of the server's processors busy, in nanoseconds.
+    /// Returns the time that a read or write keeps one of the server's processors busy, in nanoseconds: 0 if the number
+    /// of requests per second has no limit.
     fn busy_nanos(&self, work: Work) -> u64 {
         let per_second = if work.is_write() {
             self.writes_per_second
         } else {
             self.reads_per_second
         };
-        (1_000_000_000 * self.threads())
+        (NANOS_PER_SECOND * self.threads())
             .checked_div(per_second)
             .unwrap_or(0)
     }
@@ -159,7 +163,10 @@ impl Costs {
         self.threads.clamp(1, 256)
     }
 
-    /// A datastore's assumed costs, changed by `text`.
+    /// Returns a datastore's assumed costs, changed by `text` as in [`Self::set`].
+    ///
+    /// # Errors
+    /// If [`Self::set`] fails, or if `text` begins with a profile for another datastore.
     pub(crate) fn from_text(kind: DatastoreKind, text: &str) -> Result<Self> {
         if let Some(name) = profiles::named(text)
             && kind == DatastoreKind::Kubernetes
@@ -172,7 +179,8 @@ impl Costs {
         Ok(costs)
     }
 
-    /// Sets costs from a string such as `read=2ms,write=5ms,writes-per-second=2000`.
+    /// Sets costs from a string such as `read=2ms,write=5ms,writes-per-second=2000`, which can contain names of
+    /// profiles. Of several values for one cost, the last one counts.
     pub fn set(&mut self, text: &str) -> Result<()> {
         for part in profiles::parts(text) {
             let Some((name, value)) = part.split_once('=') else {
@@ -196,6 +204,7 @@ impl Costs {
         };
 
         let refused = || ScenarioError::of_costs(format!("{value:?} is not a value of {name}"));
+        // Only some costs need a number, so a text that is none is not an error yet.
         let number = value.strip_suffix("ns").unwrap_or(value).parse();
         match cost {
             Cost::Latency(latency) => *latency = value.parse().map_err(|_| refused())?,
@@ -249,6 +258,7 @@ impl Costs {
 
     /// The names of the costs that a string for [`Self::set`] does not set.
     pub fn names_not_in(text: &str) -> Vec<&'static str> {
+        // The text is as a user gave it, and need not be valid.
         let mut set_names = HashSet::new();
         for part in profiles::parts(text) {
             let name = part.split('=').next().unwrap_or_default();

@@ -99,7 +99,7 @@ impl Data {
         self.config.map(|(config, _)| config)
     }
 
-    /// Answers a query.
+    /// Returns the objects that a query asks for; none if it asks for an object that does not exist.
     pub(crate) fn read(&self, query: &Query) -> Vec<Entry> {
         match query {
             Query::Get(key) => self.get(key).into_iter().collect(),
@@ -190,7 +190,8 @@ impl Data {
         }
     }
 
-    /// The affinities of a holder for blocks of a family.
+    /// Returns the affinities of a holder for blocks of a family. They are next to each other, because the keys are
+    /// sorted by kind, holder and CIDR.
     fn affinities_of(&self, kind: &AffinityType, holder: &str, family: Family) -> Vec<Entry> {
         // The first CIDR of the family: all bits are zero.
         let first_cidr = match family {
@@ -212,7 +213,10 @@ impl Data {
         entries
     }
 
-    /// Writes or deletes an object, if it is at the revision that was read.
+    /// Writes or deletes an object, and returns the datastore's new revision.
+    ///
+    /// # Errors
+    /// If the object is not at the revision that was read, or exists although none was.
     pub(crate) fn swap(&mut self, swap: Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
         let current = self.get(&key).map(|entry| entry.revision);

@@ -37,18 +37,20 @@ impl Latency {
         }
     }
 
-    /// Draws a time: around a given one, or between two of the measured ones.
+    /// Draws a time: around a given one, or at a random rank among the measured ones, which are at the ranks [`RANKS`].
     pub(super) fn draw(self, random: &mut Random, jitter_permille: u64) -> Micros {
         let times = match self {
             Self::Around(time) => return random.around(time, jitter_permille),
             Self::Measured(times) => times,
         };
 
-        // A random rank, and the two measured ranks around it.
+        // A random rank, and the two measured ranks around it. The highest rank is never drawn, so there is an upper
+        // one.
         let rank = random.below(1_000 * FINE);
         let lower = RANKS.iter().rposition(|known| known * FINE <= rank).unwrap_or(0);
         let upper = lower + 1;
 
+        // In between, the times grow evenly.
         let lower_rank = RANKS[lower] * FINE;
         let upper_rank = RANKS[upper] * FINE;
         let difference = times[upper] - times[lower];

@@ -17,6 +17,8 @@ use crate::time::Micros;
 /// The time that a processor works on one request before the next one's turn, as in Go's scheduler. A long list thus
 /// slows down reads and writes without stopping them.
 const SLICE: Micros = Micros::from_millis(10);
+/// The purpose of the random numbers that the server draws; "serv".
+const RANDOM_STREAM: u64 = 0x7365_7276;
 
 /// The server's processors, and the requests that wait for them.
 struct Processors {
@@ -62,7 +64,7 @@ impl Server {
             costs,
             engine: engine.clone(),
             data: RefCell::new(data),
-            random: RefCell::new(Random::new(seed, 0x7365_7276)),
+            random: RefCell::new(Random::new(seed, RANDOM_STREAM)),
             requests: Cell::new(0),
         })
     }
@@ -84,8 +86,9 @@ impl Server {
         latency.draw(&mut self.random.borrow_mut(), self.costs.jitter_permille)
     }
 
-    /// Sends a request after `wait`. When it is the request's turn, the server performs `action`, but a read only if
-    /// its client is still waiting.
+    /// Sends a request after `wait`, and returns the future of its answer. When it is the request's turn, the server
+    /// performs `action`, but a read only if its client is still waiting. The action takes no time; `work` and
+    /// `listing` say how long the request does.
     pub(super) fn send<T: 'static>(
         self: &Rc<Self>,
         work: Work,
@@ -123,7 +126,8 @@ impl Server {
         slot.answer(&self.engine)
     }
 
-    /// Takes a request. A list waits until the server's cache is as new as the request.
+    /// Takes a request that has arrived. A list on Kubernetes first waits until the server's cache is as new as the
+    /// request.
     fn arrive(self: &Rc<Self>, work: Work, job: Job) {
         let now = self.engine.now();
         let Work::List(kind) = work else {
@@ -150,7 +154,8 @@ impl Server {
         self.dispatch();
     }
 
-    /// Assigns waiting requests to idle processors.
+    /// Assigns waiting requests to idle processors. A processor works on a request for at most [`SLICE`], and then on
+    /// the next one, so that long lists do not hold up short requests.
     fn dispatch(self: &Rc<Self>) {
         while let Some(mut job) = self.processors.borrow_mut().next() {
             let slice = job.busy.min(SLICE);
@@ -171,7 +176,7 @@ impl Server {
 }
 
 impl Job {
-    /// Sends the answer, and returns the work that remains after it; `None` if none does.
+    /// Sends the answer, and returns the work that the server still has to do after it; `None` if there is none.
     fn send_answer(self) -> Option<Self> {
         (self.finish)();
         if self.after.is_zero() {
@@ -209,8 +214,8 @@ mod tests {
     use super::*;
     use crate::engine::within;
 
-    /// A server with one processor. A list request for one object keeps it busy for a second. A write arrives later than
-    /// reads that were sent at the same time.
+    /// A server with one processor. A list request for one object keeps it busy for a second. A write arrives later
+    /// than reads that were sent at the same time.
     fn server(engine: &Engine) -> Rc<Server> {
         let costs = Costs {
             read: Latency::Around(Micros::from_millis(1)),

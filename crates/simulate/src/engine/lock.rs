@@ -30,8 +30,10 @@ impl Lock {
         }
     }
 
-    /// Waits for the lock, without a time limit.
+    /// Waits for the lock, without a time limit. Tasks get it in the order in which they ask for it. It is held until
+    /// the guard is dropped.
     pub(crate) async fn take(&self) -> LockGuard {
+        // The state is borrowed only in this block, and not while the task waits.
         let slot = {
             let mut state = self.state.borrow_mut();
             if !state.is_held {
@@ -49,7 +51,7 @@ impl Lock {
 }
 
 impl Drop for LockGuard {
-    /// Passes the lock on to the task that has waited longest.
+    /// Passes the lock on to the task that has waited longest. Without one, the lock is free.
     fn drop(&mut self) {
         let next_slot = loop {
             let mut state = self.0.state.borrow_mut();

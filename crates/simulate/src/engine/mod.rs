@@ -106,6 +106,7 @@ impl Engine {
 
     /// Continues a task, if it still exists.
     fn step(&self, id: TaskId) {
+        // Takes the task out of the list, because it can start or kill tasks while it runs.
         let Some(mut task) = self.0.tasks.borrow_mut().get_mut(&id).and_then(Option::take) else {
             return;
         };
@@ -127,7 +128,7 @@ impl Engine {
         self.push(time, Action::Wake(id));
     }
 
-    /// Plans an action at a time. Actions at the same time keep their order.
+    /// Plans an action at a time, or now if the time has passed. Actions at the same time keep their order.
     fn push(&self, time: Micros, action: Action) {
         let number = self.0.queued.get();
         self.0.queued.set(number + 1);

@@ -80,7 +80,7 @@ pub(crate) struct Answer<T> {
 impl<T> Future for Answer<T> {
     type Output = T;
 
-    /// Returns the answer once it has arrived, or wakes the task then.
+    /// Returns the answer if it has arrived. Otherwise arranges that the current task is woken then.
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
         let mut inner = self.slot.0.borrow_mut();
         if let Some((_, answer)) = inner.answer.take_if(|(arrives, _)| *arrives <= self.engine.now()) {

@@ -12,7 +12,7 @@ impl Engine {
     }
 }
 
-/// Runs `work`. Returns `None` if it is not done within `limit`.
+/// Runs `work`, and returns its result; `None` if it is not done within `limit`. It is dropped then.
 pub(crate) async fn within<T>(engine: &Engine, limit: Micros, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let deadline = engine.now() + limit;
@@ -24,6 +24,7 @@ pub(crate) async fn within<T>(engine: &Engine, limit: Micros, work: impl Future<
         if engine.now() >= deadline {
             return Poll::Ready(None);
         }
+        // The task is also woken at the deadline, which is planned only once.
         if let Some(id) = engine.current()
             && !is_wake_queued
         {

@@ -14,6 +14,9 @@ const MOST_PODS: u64 = 5_000_000;
 /// The longest simulation.
 const LONGEST: Micros = Micros::from_mins(366 * 24 * 60);
 
+/// The most thousandths of itself by which a latency can vary without becoming negative.
+const MOST_JITTER_PERMILLE: u64 = 1_000;
+
 /// The hint for a size of blocks that does not suit a pool.
 const BLOCK_SIZE: &str = "`--block-size` is a prefix length: 26 for blocks of 64 addresses";
 
@@ -22,7 +25,7 @@ impl Scenario {
     /// blocks of all nodes is allowed: simulations show its effects.
     pub fn check(&self) -> Result<()> {
         let jitter = self.costs()?.jitter_permille;
-        if jitter > 1_000 {
+        if jitter > MOST_JITTER_PERMILLE {
             let message =
                 format!("a latency that varies by {jitter} thousandths could be negative: at most 1000");
             return Err(ScenarioError::of_costs(message));
@@ -123,7 +126,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// The index of a node by its name; `None` if there is no such node.
+    /// Returns the index of a node by its name; `None` if there is no such node.
     pub(crate) fn node_index(&self, name: &str) -> Option<u32> {
         if let Some(start) = &self.start {
             let index = start.nodes.iter().position(|node| node.name == name)?;
@@ -140,7 +143,7 @@ impl Scenario {
     }
 }
 
-/// Refuses blocks that Calico does not allow, or that are larger than their pool.
+/// Refuses a block size, as a prefix length, that Calico does not allow, or of blocks that are larger than their pool.
 fn check_block_size(pool: IpNet, block_size: u8) -> Result<()> {
     let allowed = if cidr::is_v4(pool) {
         cidr::BLOCK_PREFIXES_V4

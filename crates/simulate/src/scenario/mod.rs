@@ -165,7 +165,8 @@ impl Scenario {
         self.arrival().time_for(self.pod_count())
     }
 
-    /// The end of the simulation.
+    /// Returns the end of the simulation: the scenario's duration or, without one, some time after all pods have
+    /// arrived and the effects of an event have ended.
     pub fn end(&self) -> Micros {
         if let Some(duration) = self.duration {
             return duration;
@@ -177,11 +178,14 @@ impl Scenario {
         }
     }
 
-    /// The time until a failed node has no more effects.
+    /// Returns the time after which a failed node usually has no more effects: its pods are evicted, it is removed, and
+    /// the collector has run.
     fn recovery(&self) -> Micros {
         let removal = self.removal.unwrap_or_default();
         let collection = match self.grace {
+            // Two runs of the collector after the grace period, and time for its work.
             Some(grace) => grace + interval(grace) * 2 + Micros::from_mins(5),
+            // Without a collector, only the pods have to start again on other nodes.
             None => Micros::from_mins(30),
         };
         (DETECTION + EVICTION).max(removal) + collection
@@ -199,7 +203,7 @@ impl Scenario {
         pools
     }
 
-    /// The pools from which pods get addresses without requesting a pool.
+    /// Returns the pools from which pods get addresses without requesting a pool, in the families that pods want.
     pub fn pools_for_pods(&self) -> impl Iterator<Item = Pool> {
         let families = self.families.unwrap_or(Families::Dual);
         let is_wanted = move |cidr: IpNet| match families {
@@ -213,7 +217,8 @@ impl Scenario {
         self.pools().into_iter().filter(is_for_pods)
     }
 
-    /// The configuration of the allocator; `None` for Calico's default.
+    /// Returns the configuration of the allocator: that of the cluster with which the scenario begins, with the
+    /// scenario's own settings. `None` if that is Calico's default, which a cluster has without a configuration.
     pub fn config(&self) -> Option<IpamConfig> {
         let existing = self.start.as_ref().and_then(|start| start.config);
         let mut config = existing.unwrap_or_default();
@@ -252,6 +257,7 @@ impl Scenario {
     /// The scenario with another block size in all pools of the family that can have such blocks. If no pool can, the
     /// block size of all the family's pools is changed.
     pub fn with_block_size(&self, size: u8) -> Self {
+        // A prefix length of at most 32 is for IPv4.
         let is_of_family = |cidr: IpNet| cidr::is_v4(cidr) == (size <= 32);
         let can_have_blocks = |cidr: IpNet| is_of_family(cidr) && cidr.prefix_len() <= size;
         let some_can = self.pools().iter().any(|pool| can_have_blocks(pool.cidr));
@@ -280,7 +286,8 @@ impl Scenario {
     }
 }
 
-/// The interval between runs of a collector with a grace period.
+/// Returns the interval between runs of a collector with a grace period: half of it, as in kube-controllers, or five
+/// minutes without one.
 pub(crate) fn interval(grace: Micros) -> Micros {
     let half = Micros(grace.0 / 2);
     if half.is_zero() {
@@ -299,7 +306,7 @@ impl PoolSpec {
         }
     }
 
-    /// The pool that the allocator sees.
+    /// Returns the pool as the allocator sees it. `index` numbers its name.
     fn pool(&self, index: usize) -> Pool {
         Pool {
             name: format!("pool-{}", index + 1),

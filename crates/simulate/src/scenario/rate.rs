@@ -6,6 +6,8 @@ use std::str::FromStr;
 use crate::time::Micros;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
+/// The most digits after the decimal point of a rate.
+const MOST_DECIMALS: usize = 6;
 
 /// A number of events in a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +80,7 @@ impl FromStr for Rate {
 
         // `0.5/s` means five in ten seconds.
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if fraction.len() > 6 {
+        if fraction.len() > MOST_DECIMALS {
             return Err(refused());
         }
         let scale = 10u64.pow(fraction.len() as u32);
@@ -100,6 +102,7 @@ impl FromStr for Rate {
 impl fmt::Display for Rate {
     /// Writes the rate in a form that can be parsed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A fraction of a second that no unit fits is rounded down to thousandths.
         match (self.count, self.period) {
             (count, 1) => write!(f, "{count}/s"),
             (count, 60) => write!(f, "{count}/m"),

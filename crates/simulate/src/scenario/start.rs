@@ -80,7 +80,7 @@ fn values<T: Clone>(stored: &[Versioned<T>]) -> Vec<T> {
     stored.iter().map(|object| object.value.clone()).collect()
 }
 
-/// The addresses that a check of the snapshot finds leaked.
+/// Returns the addresses that a check of the snapshot finds leaked.
 fn leaked(snapshot: &Snapshot) -> HashSet<IpAddr> {
     let report = check(snapshot, &Options::default());
     let mut leaked = HashSet::new();
@@ -94,7 +94,8 @@ fn leaked(snapshot: &Snapshot) -> HashSet<IpAddr> {
     leaked
 }
 
-/// The pods that the records in blocks name, one for each handle.
+/// Returns the pods that the records in blocks name, one for each handle, sorted by handle. Skips leaked addresses, and
+/// those of other owners, such as tunnels.
 fn pods(blocks: &[Arc<Block>], leaked: &HashSet<IpAddr>) -> Vec<StartPod> {
     let mut pods: BTreeMap<String, StartPod> = BTreeMap::new();
     for block in blocks {
