@@ -40,7 +40,8 @@ impl Applet {
             .unwrap_or(Self::Calipam)
     }
 
-    /// Returns the words that users type, and the name of the executable file.
+    /// Returns the words that users type, and then the name of the executable file. kubectl joins the words of a plugin
+    /// with a dash.
     fn names(self) -> [&'static str; 2] {
         match self {
             Self::Calipam => ["calipam"; 2],

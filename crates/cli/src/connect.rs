@@ -39,7 +39,8 @@ pub(crate) fn block_on_of<T>(person: &Person<'_>, work: impl Future<Output = Res
     run(Box::pin(work), &|| person.interrupted())
 }
 
-/// Runs a boxed future, so that this function is compiled once for each `T` and not for each future.
+/// Runs a future on the process's runtime until it ends or a signal arrives. `after_signal` creates the failure for a
+/// signal. The future is boxed, so that this function is compiled once for each `T` and not for each future.
 fn run<T>(
     work: Pin<Box<dyn Future<Output = Result<T>> + '_>>,
     after_signal: &dyn Fn() -> Failure,
@@ -107,10 +108,12 @@ fn runtime() -> Result<&'static Runtime> {
     runtime.spawn(async {
         while let Ok(arrival) = signal() {
             arrival.await;
+            // The workflow notices the signal itself, and ends between two writes.
             if calipam_workflow::is_writing() {
                 continue;
             }
             INTERRUPT.send_replace(true);
+            // Work that does not notice the interrupt is ended.
             tokio::time::sleep(SHUTDOWN_GRACE).await;
             std::process::exit(Kind::Interrupted as i32);
         }
@@ -180,7 +183,8 @@ pub(crate) fn settings(global: &Global) -> Result<Settings> {
     Ok(settings.map_err(calipam_datastore::Error::from)?)
 }
 
-/// Opens the datastore that settings name.
+/// Opens the datastore that settings name. If that takes long, names the credential plugin that may be waiting for the
+/// user.
 pub(crate) async fn open_by(settings: &Settings, console: &Console) -> Result<Datastore> {
     let mut opening = pin!(Datastore::open(settings));
     let datastore = match tokio::time::timeout(NAMED_AFTER, &mut opening).await {

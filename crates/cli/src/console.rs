@@ -30,6 +30,8 @@ const NOTE: Style = Style::new().bold();
 
 /// The minimum terminal width to which tables are fitted.
 const NARROWEST: u16 = 40;
+/// The size of the buffer for stdout.
+const STDOUT_BUFFER: usize = 1 << 16;
 
 /// True after something was printed on stdout.
 static PRINTED: AtomicBool = AtomicBool::new(false);
@@ -165,22 +167,23 @@ impl Console {
         })
     }
 
-    /// Writes data to stdout. A reader that closes the pipe is not an error.
+    /// Writes data to stdout with `write`, and returns its error or that of stdout. A reader that closes the pipe, such
+    /// as `head`, is not an error, but noted for commands that have to know.
     pub(crate) fn write_data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        // From now on, a failure must not print its own document, which would follow this one.
         PRINTED.store(true, Ordering::SeqCst);
-        let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        let result = write(&mut out).and_then(|()| out.flush());
-        if result.is_err() {
-            // Dropping the writer would try to write its buffer again.
-            drop(out.into_parts());
+        let mut out = BufWriter::with_capacity(STDOUT_BUFFER, io::stdout().lock());
+        let Err(error) = write(&mut out).and_then(|()| out.flush()) else {
+            return Ok(());
+        };
+
+        // Takes the buffer away: a writer that is dropped with it would try to write it again.
+        drop(out.into_parts());
+        if error.kind() == ErrorKind::BrokenPipe {
+            READER_IS_GONE.store(true, Ordering::SeqCst);
+            return Ok(());
         }
-        result.or_else(|error| match error.kind() {
-            ErrorKind::BrokenPipe => {
-                READER_IS_GONE.store(true, Ordering::SeqCst);
-                Ok(())
-            }
-            _ => Err(error),
-        })
+        Err(error)
     }
 
     /// Prints a line on stderr. Ignores errors, since they could not be reported.
@@ -188,7 +191,8 @@ impl Console {
         let _ = writeln!(io::stderr().lock(), "{}", escape(line));
     }
 
-    /// Prints a line with a colored label on stderr.
+    /// Prints a line with a colored label on stderr, in a fleet with the name of the cluster. Ignores errors, since
+    /// they could not be reported.
     fn labelled(&self, label: &str, style: Style, text: &str) {
         let cluster = match &self.fleet {
             Some(cluster) => format!("{}: ", escape(&cluster.name)),
@@ -238,7 +242,7 @@ impl Console {
         }
     }
 
-    /// Prints a failure with its hint.
+    /// Prints a failure with its hint on stderr. Prints nothing if clap has printed the failure already.
     pub(crate) fn failure(&self, failure: &Failure) {
         match failure.form {
             FailureForm::Labelled => self.labelled("error", ERROR, &failure.message),

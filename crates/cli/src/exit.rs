@@ -21,7 +21,7 @@ pub(crate) enum Outcome {
     PartlyRead,
 }
 
-/// The exit code of a result.
+/// Returns the exit code of a result. A panic, even on another thread, takes precedence over it.
 pub(crate) fn code(result: &Result<Outcome>) -> u8 {
     match result {
         _ if has_panicked() => Kind::Internal as u8,
@@ -50,7 +50,8 @@ pub(crate) fn panicked() -> Failure {
         .form(FailureForm::Already)
 }
 
-/// Prints clap's text: help and version on stdout, errors on stderr.
+/// Prints clap's text: help and version on stdout, errors on stderr. Returns the failure for an error, which is marked
+/// as printed.
 pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome> {
     match error.print() {
         Err(broken) if broken.kind() != io::ErrorKind::BrokenPipe => {
@@ -66,8 +67,11 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome> {
 
 /// Splits clap's error text into the message and the hint. The usage that follows them is left out.
 fn split_clap_error(text: &str) -> (String, Option<String>) {
-    let text = text.split("\n\nUsage:").next().unwrap_or_default();
-    let text = text.split("\n\nFor more information").next().unwrap_or_default();
+    let without_usage = text.split("\n\nUsage:").next().unwrap_or_default();
+    let text = without_usage
+        .split("\n\nFor more information")
+        .next()
+        .unwrap_or_default();
     let mut message_lines = Vec::new();
     let mut hint = None;
     for line in text.lines().map(str::trim) {

@@ -38,7 +38,7 @@ pub(crate) struct Ignored {
 type EntriesBySubject<'a> = HashMap<(Code, &'a str), Vec<usize>>;
 
 impl Ignored {
-    /// Reads a file.
+    /// Reads the file of accepted findings.
     ///
     /// # Errors
     /// If it cannot be read, or one of its lines is invalid.
@@ -70,6 +70,7 @@ impl Ignored {
 
         let mut notes = Vec::new();
         for (position, entry) in self.entries.iter().enumerate() {
+            // The file can be that of a fleet: entries for other clusters say nothing about a single one.
             if is_fleet || entry.cluster.is_none() {
                 notes.extend(self.note(entry, matching.contains(&position), day(newest)));
             }
@@ -127,7 +128,8 @@ impl Ignored {
     }
 }
 
-/// Returns the positions of the entries that accept a finding, by its subject unchanged or as tables show it.
+/// Returns the positions of the entries that accept a finding. An entry can name the finding's subject unchanged or,
+/// with escapes, as tables show it.
 fn accepting_entries(entries: &EntriesBySubject<'_>, finding: &Finding) -> Vec<usize> {
     let subject = finding.subject.to_string();
     if let Some(positions) = entries.get(&(finding.code, &*subject)) {
@@ -266,7 +268,7 @@ fn split_cluster(text: &str) -> (&str, Option<String>) {
     }
 }
 
-/// Splits off `until DATE` at the end.
+/// Splits `until DATE` off the end of a text, and returns what is before it, and the date if there is one.
 fn split_until(text: &str) -> Result<(&str, Option<Date>), String> {
     let mut words = text.rsplitn(3, char::is_whitespace);
     let (Some(date), Some("until")) = (words.next(), words.next()) else {

@@ -37,13 +37,14 @@ use crate::args::{Cli, When};
 use crate::console::Console;
 use crate::exit::{Outcome, Result};
 
-/// Runs the program and returns its exit code.
+/// Runs the program under the name by which it was called, and returns its exit code.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if let Some(code) = complete::answer(&arguments) {
         return code;
     }
     exit::report_panics();
+    // Under this name, the program has calicoctl's command line and exit codes.
     let program = std::env::args_os().next().unwrap_or_default();
     if Applet::of(program) == Applet::Calicoctl {
         hints::remember_name(Applet::Calicoctl);
@@ -87,6 +88,7 @@ pub fn completion_scripts() -> impl Iterator<Item = (String, Vec<u8>)> {
 /// Runs the command of the command line, and prints its failure.
 fn run() -> Result<Outcome> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    // Before clap, whose errors are colored as well.
     When::of_command_line(&arguments).apply();
     let applet = Applet::of(arguments.first().cloned().unwrap_or_default());
     hints::remember_name(applet);

@@ -204,7 +204,7 @@ impl Person<'_> {
 }
 
 impl Operator for Person<'_> {
-    /// Prints an event of a workflow.
+    /// Prints an event of a workflow, and remembers it if it changes what an interrupted command has to say.
     fn tell(&self, event: Event<'_>) {
         let console = self.console;
         match event {
@@ -273,7 +273,7 @@ impl Operator for Person<'_> {
         Ok(())
     }
 
-    /// Fails if a question could not be answered.
+    /// Fails if a question could not be answered: no option has, and no terminal can.
     fn can_agree(&self) -> Result<()> {
         if self.agrees || io::stdin().is_terminal() {
             return Ok(());
@@ -285,7 +285,8 @@ impl Operator for Person<'_> {
         Err(Failure::usage("confirmation needed, but stdin is not a terminal").hint(hint))
     }
 
-    /// Asks a question, unless an option has answered it. Shows the whole plan on request.
+    /// Asks a question, unless an option has answered it. Returns the consent, or `None` after any other answer than
+    /// yes. Shows the whole plan on request, and asks again.
     fn ask(&self, question: Question) -> Pending<'_, Result<Option<Consent>>> {
         Box::pin(async move {
             if let Some(consent) = Consent::from_option(question.clone(), self.agrees) {

@@ -20,7 +20,7 @@ pub(crate) struct OutputFile {
 }
 
 impl OutputFile {
-    /// Reads `FORMAT=PATH`.
+    /// Reads `FORMAT=PATH`, such as `prometheus=/tmp/a.prom`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (format, path) = text
             .split_once('=')
@@ -56,6 +56,13 @@ pub(crate) fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Resul
 
 /// The size of the buffer of a written file.
 const BUFFER: usize = 1 << 16;
+
+/// The bits of a file's mode that say who can read, write and execute it.
+#[cfg(unix)]
+const PERMISSIONS: u32 = 0o777;
+/// The mode of a file that its owner can write and everyone can read.
+#[cfg(unix)]
+const READABLE_FOR_ALL: u32 = 0o644;
 
 /// Replaces a file in one step, so that readers never see an incomplete one.
 fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
@@ -113,14 +120,14 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("its symbolic links form a loop"))
 }
 
-/// Gives a file the mode of the one that it replaces. A new file is readable for all users, since the Prometheus collector
-/// runs as a different user.
+/// Gives a file the mode of the one that it replaces. A new file is readable for all users, since the Prometheus
+/// collector, which reads it, runs as a different user.
 #[cfg(unix)]
 fn set_mode(path: &Path, replaced: Option<&fs::Metadata>) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let mode = match replaced {
-        Some(replaced) => replaced.permissions().mode() & 0o777,
-        None => 0o644,
+        Some(replaced) => replaced.permissions().mode() & PERMISSIONS,
+        None => READABLE_FOR_ALL,
     };
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }

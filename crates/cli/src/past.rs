@@ -19,7 +19,7 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// Reads the state that the options name; `None` without `--at`.
+    /// Reads the state of the archive at the time that the options name; `None` without `--at`.
     pub(crate) fn of_call(
         archive: Option<&Path>,
         at: Option<Timestamp>,

@@ -33,11 +33,12 @@ pub(crate) fn start(activity: Activity, is_visible: bool, cluster: Option<&str>)
     Arc::new(Bar {
         bar,
         activity,
+        // A number that no message has, so that the first one is shown.
         shown: AtomicU64::new(u64::MAX),
     })
 }
 
-/// Returns the template of the line for an activity, and the activity in words.
+/// Returns the template of the progress line for an activity, and the activity in words.
 pub(crate) fn words(activity: Activity) -> (&'static str, &'static str) {
     match activity {
         Activity::Reading => ("{spinner} {prefix}: {human_pos} {msg}", "reading"),

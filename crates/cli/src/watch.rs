@@ -38,6 +38,7 @@ pub(crate) fn repeat(
     };
     let every = Duration::try_from(every).unwrap_or(Duration::MAX);
     while !READER_IS_GONE.load(Ordering::SeqCst) {
+        // A datastore that cannot be followed is read again after the whole time.
         let waited = connect::block_on(async {
             wait(every, watch.revision(), global, &console).await;
             Ok(())
@@ -51,8 +52,8 @@ pub(crate) fn repeat(
     Ok(outcome)
 }
 
-/// Waits for a change after a revision, but not longer than `longest`. Without a revision, or if the datastore cannot be
-/// reached, waits for the whole time.
+/// Waits for a change after a revision, but not longer than `longest`. Without a revision, or if the datastore cannot
+/// be reached, waits for the whole time.
 pub(crate) async fn wait(longest: Duration, revision: Option<i64>, global: &Global, console: &Console) {
     let begin = Instant::now();
     let change = async {

@@ -21,10 +21,12 @@ struct Last {
 }
 
 impl Watched {
-    /// Returns the text to print between the last document and this one; `None` if both have the same content.
+    /// Remembers this document as the last one that was printed, and returns the text to print before it: what
+    /// separates it from the one before. `None` if both have the same content, and it is not to be printed.
     pub(crate) fn separator(&self, document: &impl Document, format: Format) -> Option<&'static str> {
         let mut content = document::value(document).unwrap_or_default();
         let mut last = lock(&self.0);
+        // The time and the revision change even if nothing else does.
         if let Some(cluster) = content.get_mut("cluster").and_then(Value::as_object_mut) {
             cluster.remove("takenAt");
             let revision = cluster.remove("revision");

@@ -54,7 +54,8 @@ pub(crate) struct AssignArgs {
 }
 
 impl AssignArgs {
-    /// Returns the request that these options describe.
+    /// Returns the request that these options describe. Refuses an attribute that is given twice, since only one of its
+    /// values could be recorded.
     pub(crate) fn request(&self) -> Result<AssignRequest> {
         let mut attributes = BTreeMap::new();
         for (key, value) in &self.attributes {
@@ -64,6 +65,7 @@ impl AssignArgs {
                 )));
             }
         }
+        // For the journal, which a dry run does not have.
         let target = if self.count.is_some() { "--count" } else { "--ip" };
         let command = if self.dry_run {
             None

@@ -99,6 +99,7 @@ impl FailOn {
             Self::Info => Severity::Info,
             Self::Never => return false,
         };
+        // The most severe finding is the least in the order of severities.
         worst.is_some_and(|worst| worst <= limit)
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct CniConfigArgs {
 }
 
 impl CniConfigArgs {
-    /// Reads the file that the operator names.
+    /// Reads the CNI configuration that the option names; `None` without the option.
     ///
     /// # Errors
     /// If the file cannot be read, or is not the configuration of Calico's plugin.

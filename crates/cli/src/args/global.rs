@@ -103,7 +103,8 @@ impl When {
     }
 }
 
-/// Finds the last valid value of an option on a command line that may otherwise be invalid.
+/// Finds the last valid value of an option on a command line that may otherwise be invalid, such as the format in which
+/// the failure of that command line is printed. Returns `None` if the option has no valid value.
 pub(crate) fn value_in_words<V: ValueEnum>(
     words: impl Iterator<Item = OsString>,
     long: &str,
@@ -114,6 +115,7 @@ pub(crate) fn value_in_words<V: ValueEnum>(
         .take_while(|word| word != "--");
     let mut last_valid = None;
     while let Some(word) = words.next() {
+        // The value is the next word, or a part of this one: `--output json`, `--output=json`, `-o json`, `-ojson`.
         let value = if let Some(name) = word.strip_prefix("--") {
             match name.strip_prefix(long) {
                 Some("") => words.next(),

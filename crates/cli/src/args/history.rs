@@ -47,21 +47,23 @@ pub(crate) struct HistoryArgs {
 }
 
 impl HistoryArgs {
-    /// Returns the object whose history is shown. clap ensures that there is one.
+    /// Returns the object whose history is shown. clap ensures that exactly one option or argument names it.
     pub(crate) fn object(&self) -> Object {
-        match self {
-            Self {
-                object: Some(object), ..
-            } => object.clone(),
-            Self {
-                ip: Some(address), ..
-            } => Object::Address(*address),
-            Self { handle: Some(id), .. } => Object::Handle(whole(id)),
-            Self {
-                block: Some(cidr), ..
-            } => Object::Network(cidr.trunc()),
-            Self { pod: Some(pod), .. } => Object::Pod(pod.clone()),
-            Self { node, .. } => Object::Node(node.clone().unwrap_or_default()),
+        if let Some(object) = &self.object {
+            return object.clone();
         }
+        if let Some(address) = self.ip {
+            return Object::Address(address);
+        }
+        if let Some(id) = &self.handle {
+            return Object::Handle(whole(id));
+        }
+        if let Some(cidr) = self.block {
+            return Object::Network(cidr.trunc());
+        }
+        if let Some(pod) = &self.pod {
+            return Object::Pod(pod.clone());
+        }
+        Object::Node(self.node.clone().unwrap_or_default())
     }
 }

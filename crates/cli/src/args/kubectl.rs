@@ -93,12 +93,13 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
 /// time.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Reads a timeout as kubectl does: a plain number means seconds, and 0 means no limit.
+/// Reads a timeout as kubectl does: a plain number means seconds, and 0 means no limit. The error is kubectl's.
 fn request_timeout(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map(Duration::from_secs).ok();
     let time = seconds.or_else(|| Duration::try_from(duration::parse(text).ok()?).ok());
     match time {
         Some(Duration::ZERO) => Ok(NO_LIMIT),
+        // A year is as good as no limit, and does not overflow where it is added to a time.
         Some(time) => Ok(time.min(NO_LIMIT)),
         None => Err("Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a \
                      corresponding time unit (e.g. 1s | 2m | 3h)"

@@ -28,12 +28,15 @@ pub(crate) fn tidy(mut command: Command) -> Command {
     tidy_subcommands(&mut command, &KubectlArgs::ids())
 }
 
-/// Tidies the commands below a command: their formats, and the options that the short help leaves out.
+/// Tidies the help of the commands below a command, at any depth: the order of their options, the formats that they
+/// have, and the options that the short help leaves out. `kubectl` has the IDs of kubectl's options, which fill a
+/// screen.
 fn tidy_subcommands(command: &mut Command, kubectl: &[String]) -> Command {
     let names: Vec<String> = command
         .get_subcommands()
         .map(|sub| sub.get_name().to_owned())
         .collect();
+    // clap changes a command by value.
     let mut command = std::mem::take(command).mut_args(|arg| match arg.get_id().as_str() {
         "output" => arg.value_parser(FormatParser(&Format::COMMON)),
         id if kubectl.iter().any(|option| option == id) => arg.hide_short_help(true),
@@ -54,7 +57,7 @@ fn tidy_subcommands(command: &mut Command, kubectl: &[String]) -> Command {
 /// Puts a command's own options before those that all commands have, and hides options that it does not use.
 fn own_options_first(command: Command, kubectl: &[String]) -> Command {
     let name = command.get_name().to_owned();
-    let reads = !READ_NOTHING.contains(&name.as_str());
+    let reads_datastore = !READ_NOTHING.contains(&name.as_str());
     let formats = Format::of_command(&name);
     command.mut_args(|arg| {
         let id = arg.get_id().as_str();
@@ -63,7 +66,7 @@ fn own_options_first(command: Command, kubectl: &[String]) -> Command {
             "output" if formats.is_empty() => arg.hide(true),
             "output" => arg.value_parser(FormatParser(formats)).help_heading(GLOBAL),
             "verbose" | "quiet" | "color" | "help" => arg.help_heading(GLOBAL),
-            _ if !reads && arg.get_help_heading() == Some(CONNECTION) => arg.hide(true),
+            _ if !reads_datastore && arg.get_help_heading() == Some(CONNECTION) => arg.hide(true),
             _ if is_of_kubectl => arg.hide_short_help(true),
             "nodes" if name == "release" => arg.help(OF_RELEASED_NODE).help_heading(TARGETS),
             "nodes" | "selector" if name == "show" => {
@@ -145,7 +148,8 @@ pub(crate) fn with_help(mut command: Command) -> Command {
     command.override_help(full.render_help())
 }
 
-/// Replaces clap's suggestion for an unknown option with the commands that have this option, if there are any.
+/// Replaces clap's suggestion for an unknown option, such as a similar option, with the commands that have this option.
+/// Returns other errors unchanged, and those about an option that no command has.
 pub(crate) fn name_commands(definition: &Command, mut error: clap::Error) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;

@@ -68,20 +68,25 @@ pub(crate) struct MigrateArgs {
 }
 
 impl MigrateArgs {
-    /// Returns the target of the migration.
+    /// Returns the target of the migration: an existing pool, a new pool, or the same network with other blocks. A
+    /// migration that has begun needs no target.
     pub(crate) fn target(&self) -> Target {
-        match (&self.to, self.to_cidr, self.block_size) {
-            (Some(name), ..) => Target::Pool(name.clone()),
-            (None, Some(cidr), block_size) => Target::Network {
+        if let Some(name) = &self.to {
+            return Target::Pool(name.clone());
+        }
+        if let Some(cidr) = self.to_cidr {
+            return Target::Network {
                 cidr: cidr.trunc(),
-                block_size,
+                block_size: self.block_size,
                 name: self.to_name.clone(),
-            },
-            (None, None, Some(block_size)) => Target::SameNetwork {
+            };
+        }
+        match self.block_size {
+            Some(block_size) => Target::SameNetwork {
                 block_size,
                 via: self.via.map(|cidr| cidr.trunc()),
             },
-            (None, None, None) => Target::Unstated,
+            None => Target::Unstated,
         }
     }
 

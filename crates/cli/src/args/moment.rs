@@ -16,7 +16,8 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     })
 }
 
-/// Reads a time stamp, a time such as `2 h ago`, or a local day and time.
+/// Reads a time stamp, a time such as `2 h ago`, or a day, a time or both in the local time zone: `today`, `yesterday
+/// 14:00`, `2026-11-20`, `09:30`. A day without a time means its beginning. Returns `None` for any other text.
 fn read(text: &str, now: &Zoned) -> Option<Timestamp> {
     if let Ok(time) = text.parse() {
         return Some(time);

@@ -145,14 +145,14 @@ impl Subject {
 impl ShowArgs {
     /// Refuses table options if the subject is not printed as a table.
     pub(crate) fn check_table(&self, subject: &Subject) -> Result<()> {
-        let is_set = self.printing.no_headers || self.printing.sort_by.is_some();
-        if is_set && (subject.is_one() || *subject == Subject::Map) {
-            Err(Failure::usage(
+        let has_table_options = self.printing.no_headers || self.printing.sort_by.is_some();
+        let is_table = !subject.is_one() && *subject != Subject::Map;
+        if has_table_options && !is_table {
+            return Err(Failure::usage(
                 "--no-headers and --sort-by only apply to tables, and this output is not a table",
-            ))
-        } else {
-            Ok(())
+            ));
         }
+        Ok(())
     }
 
     /// Returns the address that the command shows; `None` if it shows something else.
@@ -166,7 +166,8 @@ impl ShowArgs {
         }
     }
 
-    /// Returns the subject of the command.
+    /// Returns the subject of the command. clap ensures that at most one option names it, except that `--node` and
+    /// `--pool` also limit other subjects. Without any, shows the pools.
     pub(crate) fn subject(&self) -> Subject {
         match self {
             Self {

@@ -202,13 +202,19 @@ impl SimulateArgs {
         causes
     }
 
-    /// Returns the block sizes to compare; empty if only the scenario's block size is simulated.
+    /// Returns the block sizes to compare; none if only the scenario's block size is simulated.
     pub(crate) fn sizes(&self) -> Vec<u8> {
-        match &self.block_size {
-            Some(Sizes(sizes)) if sizes.len() > 1 => sizes.clone(),
-            Some(Sizes(sizes)) if self.advise => sizes.clone(),
-            None if self.advise => USUAL_SIZES.collect(),
-            _ => Vec::new(),
+        let Some(Sizes(sizes)) = &self.block_size else {
+            return if self.advise {
+                USUAL_SIZES.collect()
+            } else {
+                Vec::new()
+            };
+        };
+        // A single size is that of the scenario, unless advice is wanted about it.
+        if sizes.len() > 1 || self.advise {
+            return sizes.clone();
         }
+        Vec::new()
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn families() -> impl TypedValueParser<Value = Families> {
     })
 }
 
-/// Parses a cause of clashes; `None` means all.
+/// Returns the parser of a cause of clashes, which yields `None` for the value `all`.
 pub(super) fn cause() -> impl TypedValueParser<Value = Option<Cause>> {
     let value = |cause: Cause| {
         PossibleValue::new(cause.to_string()).help(match cause {
@@ -47,7 +47,7 @@ pub(crate) struct Sizes(pub Vec<u8>);
 impl FromStr for Sizes {
     type Err = String;
 
-    /// Parses a prefix length, or a range of them.
+    /// Parses a prefix length such as `26` or `/26`, or a range of them that includes its end, such as `24..29`.
     fn from_str(text: &str) -> Result<Self, String> {
         let refused = || "expected a prefix length such as `26`, or a range such as `24..29`".to_owned();
         let size = |text: &str| {

@@ -30,10 +30,10 @@ pub(crate) struct SplitArgs {
 impl SplitArgs {
     /// Returns the request that these options describe.
     pub(crate) fn request(&self) -> SplitRequest {
-        let pool = match (&self.name, self.cidr) {
-            (None, Some(cidr)) => PoolName::Cidr(cidr),
-            // clap ensures that there is a name or a CIDR.
-            (name, _) => PoolName::Name(name.clone().unwrap_or_default()),
+        // clap ensures that there is a name or a CIDR, and not both.
+        let pool = match self.cidr {
+            Some(cidr) if self.name.is_none() => PoolName::Cidr(cidr),
+            _ => PoolName::Name(self.name.clone().unwrap_or_default()),
         };
         let command = if self.dry_run {
             None

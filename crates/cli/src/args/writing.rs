@@ -33,7 +33,7 @@ pub(crate) struct WritingArgs {
 }
 
 impl WritingArgs {
-    /// Returns the intent of a calicoctl call, which needs no confirmation.
+    /// Returns the intent of a calicoctl call, which needs no confirmation. `command` is recorded in the journal.
     pub(crate) fn agreed(command: &str) -> Intent {
         let args = Self {
             yes: true,

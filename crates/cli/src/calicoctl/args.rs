@@ -168,12 +168,14 @@ pub(super) struct ConfigureArgs {
 }
 
 impl Calicoctl {
-    /// Returns the options for the connection and the log.
+    /// Returns calipam's options for the connection and the log. As in calicoctl, an empty value means that the option
+    /// is not given.
     pub(super) fn global(&self) -> Global {
         let kubeconfig = match &self.command {
             Command::Ipam(IpamCommand::Check(check)) => check.kubeconfig.clone(),
             _ => None,
         };
+        // calicoctl's levels, by the number of `v` in calipam's `-vv`.
         let verbose = match self.log_level {
             LogLevel::Debug => 2,
             LogLevel::Info => 1,

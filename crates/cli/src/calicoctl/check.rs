@@ -43,8 +43,8 @@ pub(super) fn run(args: &CheckArgs, call: Call<'_>) -> Result<()> {
     let lines = Lines {
         view: &view,
         report: &report,
-        all: args.show_all_ips,
-        problems: args.show_problem_ips || args.show_all_ips,
+        lists_all: args.show_all_ips,
+        lists_problems: args.show_problem_ips || args.show_all_ips,
     };
     call.print(&lines.text())?;
 
@@ -64,6 +64,7 @@ fn explain_differences(snapshot: &Snapshot, report: &Report, console: &Console) 
     if !snapshot.has_read(Source::Services) {
         console.warn("services were not read: addresses recorded for services count as in use");
     }
+    // These are no part of the number of problems, which is calicoctl's.
     let others = report
         .findings
         .iter()
@@ -82,14 +83,14 @@ fn explain_differences(snapshot: &Snapshot, report: &Report, console: &Console) 
 struct Lines<'a> {
     view: &'a CalicoctlView,
     report: &'a Report,
-    /// True with `--show-all-ips`.
-    all: bool,
-    /// True with `--show-problem-ips`, or with `--show-all-ips`, which implies it.
-    problems: bool,
+    /// True with `--show-all-ips`: allocations and handles are listed.
+    lists_all: bool,
+    /// True with `--show-problem-ips`, or with `--show-all-ips`, which implies it: addresses with problems are listed.
+    lists_problems: bool,
 }
 
 impl Lines<'_> {
-    /// Formats the whole check. The last line has the number of problems.
+    /// Formats the whole check, in calicoctl's order. The last line has the number of problems.
     fn text(&self) -> String {
         let mut out = String::from("Checking IPAM for inconsistencies...\n\n");
         self.blocks(&mut out);
@@ -113,7 +114,7 @@ impl Lines<'_> {
             .map(|finding| &finding.subject)
     }
 
-    /// Lists the blocks, and their allocations on request.
+    /// Lists the blocks, and their allocations if all addresses are to be listed.
     fn blocks(&self, out: &mut String) {
         line(out, "Loading all IPAM blocks...");
         line(out, &format!("Found {} IPAM blocks.", self.view.blocks.len()));
@@ -125,7 +126,7 @@ impl Lines<'_> {
                 .map_or("<none>".to_owned(), ToString::to_string);
             line(out, &format!(" IPAM block {} affinity={owner}:", block.cidr));
             number += block.allocations.len();
-            if self.all {
+            if self.lists_all {
                 for allocation in &block.allocations {
                     let address = &allocation.address;
                     let attributes = &allocation.attributes;
@@ -188,7 +189,7 @@ impl Lines<'_> {
         }
     }
 
-    /// Lists the nodes with the most allocations.
+    /// Lists the [`TOP`] nodes with the most allocations, and the median of all nodes.
     fn top_nodes(&self, out: &mut String) {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for allocation in self.view.blocks.iter().flat_map(|block| &block.allocations) {
@@ -213,13 +214,14 @@ impl Lines<'_> {
         line(out, "");
     }
 
-    /// Lists the leaked addresses on request, and returns their number.
+    /// Lists the records of leaked addresses if addresses with problems are to be listed, and returns the number of
+    /// leaked addresses. The list is longer if overlapping blocks have records of the same address.
     fn leaked(&self, out: &mut String) -> usize {
         line(
             out,
             "Scanning for IPs that are allocated but not actually in use...",
         );
-        if self.problems {
+        if self.lists_problems {
             for allocation in self.view.blocks.iter().flat_map(|block| &block.allocations) {
                 if allocation.in_use || allocation.cooling {
                     continue;
@@ -237,13 +239,14 @@ impl Lines<'_> {
         number
     }
 
-    /// Lists addresses that are in use but not allocated on request, and returns their number.
+    /// Lists the addresses that are in use but not allocated, if addresses with problems are to be listed. Returns
+    /// their number, in which addresses with several owners do not count.
     fn unrecorded(&self, out: &mut String) -> usize {
         line(
             out,
             "Scanning for IPs that are in use by a workload or node but not allocated in IPAM...",
         );
-        if self.problems {
+        if self.lists_problems {
             for subject in self.subjects(Code::DuplicateAddress) {
                 line(out, &format!("  {subject} has multiple owners."));
             }
@@ -285,10 +288,11 @@ impl Lines<'_> {
         }
     }
 
-    /// Lists orphan and missing handles on request, and returns the number of orphan ones.
+    /// Lists the orphan handles if all addresses, and the missing ones if those with problems are to be listed. Returns
+    /// the number of orphan handles: calicoctl does not count missing ones as problems.
     fn handles(&self, out: &mut String) -> usize {
         line(out, "Scanning for IPAM handles with no matching IPs...");
-        if self.all {
+        if self.lists_all {
             for handle in &self.view.leaked_handles {
                 line(out, &format!("  {} doesn't have any active IPs.", handle.id));
             }
@@ -301,7 +305,7 @@ impl Lines<'_> {
         );
 
         line(out, "Scanning for IPs with missing handle...");
-        if self.problems {
+        if self.lists_problems {
             for handle in self.subjects(Code::MissingHandle) {
                 line(
                     out,
@@ -320,6 +324,7 @@ impl Lines<'_> {
     /// Lists the blocks that are corrupt or cannot be decoded, and returns their number.
     fn invalid(&self, out: &mut String) -> usize {
         line(out, "Validating IPAMBlock structures...");
+        // An object that cannot be decoded is known only by its key, in etcd or in Kubernetes.
         let is_block = |subject: &Subject| match subject {
             Subject::Object(key) => key.contains("/assignment/") || key.starts_with("ipamblocks/"),
             _ => true,

@@ -14,6 +14,7 @@ use crate::hints;
 /// Changes settings of IPAM, and prints each of them as calicoctl does.
 pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<()> {
     let settings = settings(args)?;
+    // Printed only after the write, which consumes the settings.
     let mut confirmation = String::new();
     for setting in &settings {
         confirmation.push_str(&format!("Successfully set {} to: {setting}\n", setting.name()));
@@ -29,6 +30,7 @@ pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<()> {
         Some(refused) => plain_failure(format!("error: {refused}")),
         None => failure,
     })?;
+    // A run has printed the warnings itself.
     if repaired.run.is_none() {
         for warning in &repaired.plan.warnings {
             call.console.warn(&hints::text(warning));
@@ -63,6 +65,7 @@ fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>> {
             }
         }));
     }
+    // A negative number is calicoctl's default for an option that is not given.
     if args.ip_cooldown_seconds >= 0 {
         settings.push(IpamSetting::Cooldown(args.ip_cooldown_seconds));
     }

@@ -45,19 +45,15 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
         ..Console::new(&global)
     };
     start_log(&console);
-    match carry_out(
-        &call.command,
-        Call {
-            global: &global,
-            console: &console,
-        },
-    ) {
-        Ok(()) => 0,
-        Err(failure) => {
-            console.failure(&failure);
-            1
-        }
-    }
+    let context = Call {
+        global: &global,
+        console: &console,
+    };
+    let Err(failure) = carry_out(&call.command, context) else {
+        return 0;
+    };
+    console.failure(&failure);
+    1
 }
 
 pub(crate) fn command() -> clap::Command {
@@ -113,8 +109,9 @@ impl Call<'_> {
         self.console.data(|out| out.write_all(text.as_bytes()))
     }
 
-    /// Prints the conflicts of a run and the path of its journal on stderr. Fails if anything was not done.
+    /// Prints the conflicts of a run and the path of its journal on stderr. Fails if any of its steps was not done.
     fn finish(self, run: Option<Executed>) -> Result<()> {
+        // What the plan skips has been dealt with before.
         let is_partial = false;
         match repair::outcome(run, is_partial, self.console)? {
             Outcome::Clean => Ok(()),

@@ -20,6 +20,7 @@ const TRIED: &str = "CALIPAM_CALICOCTL_TRIED";
 /// Replaces this process with the real calicoctl and the same arguments. Returns only after a failure. If there is no
 /// real calicoctl, the message names `command`.
 pub(super) fn run(command: &str) -> Result<()> {
+    // Programs that were tried before, in case one of them is a script that runs calipam again.
     let mut tried: Vec<PathBuf> = env::var_os(TRIED)
         .map(|paths| env::split_paths(&paths).collect())
         .unwrap_or_default();
@@ -55,7 +56,8 @@ fn take_over(command: &mut Command) -> io::Error {
     }
 }
 
-/// Returns the program that the variable names. It must be executable, and neither this program nor in `tried`.
+/// Returns the program that [`VARIABLE`] names. Fails if it cannot be run, is this program, or was already `tried`,
+/// which would run for ever.
 fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf> {
     let program = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let problem = if !can_be_run(&program) {
@@ -89,7 +91,7 @@ fn next_in_path(tried: &[PathBuf]) -> Option<PathBuf> {
     None
 }
 
-/// The error if a command needs the real calicoctl and there is none.
+/// Creates the failure for a command that needs the real calicoctl, if there is none.
 fn missing(command: &str) -> Failure {
     Failure::usage(format!(
             "`{}` is a command of the real calicoctl, but this is calipam under its name, and PATH has no other calicoctl",

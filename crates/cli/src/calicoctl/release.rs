@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use calipam_check::Subject;
 use calipam_plan::release::{Force, ReportError, Request};
-use calipam_plan::{SkipReason, Verb};
+use calipam_plan::{SkipReason, Skipped, Verb};
 use calipam_workflow::{Names, ReleaseRequest, Repaired, UnusableReport};
 
 use super::args::ReleaseArgs;
@@ -15,7 +15,7 @@ use crate::args::WritingArgs;
 use crate::exit::{Failure, Result};
 use crate::hints::{self, Reader};
 
-/// Releases the address or the reports' addresses that the options name.
+/// Releases the address that `--ip` names, or what the reports of `--from-report` list.
 pub(super) fn run(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
     if !args.from_report.is_empty() {
         return from_reports(args, call);
@@ -40,7 +40,10 @@ fn carry_out(targets: Request, reports: Vec<PathBuf>, option: &str, call: Call<'
     call.with(async |access| calipam_workflow::release(access, &request).await)
 }
 
-/// Releases one address. It is an error, as in calicoctl, if it is not assigned.
+/// Releases one address. If it is in use, only `force` releases it, unlike in calicoctl.
+///
+/// # Errors
+/// If the address is not assigned, as in calicoctl, or is not released.
 fn release_address(address: IpAddr, force: bool, call: Call<'_>) -> Result<()> {
     let targets = Request {
         addresses: vec![address],
@@ -49,29 +52,34 @@ fn release_address(address: IpAddr, force: bool, call: Call<'_>) -> Result<()> {
     };
     let no_reports = Vec::new();
     let repaired = carry_out(targets, no_reports, "--ip", call)?;
+    // The plan skips the address if there is a reason not to release it.
     if let Some(skipped) = repaired.plan.skipped.first() {
-        let is_free = matches!(
-            skipped.reason,
-            SkipReason::NotAllocated | SkipReason::NotFound | SkipReason::Cooling
-        );
-        if is_free {
-            return Err(plain_failure(format!("IP address {address} is not assigned")));
-        }
-        let message = format!(
-            "error: IP address {address} is not released: {}",
-            hints::plan::skipped(skipped, Reader::Document)
-        );
-        let failure = plain_failure(message);
-        if force {
-            return Err(failure);
-        }
-        return Err(failure.hint("calicoctl would have released it; with `--force`, calipam releases it too"));
+        return Err(not_released(address, skipped, force));
     }
     call.finish(repaired.run)?;
     call.print(&format!("Successfully released IP address {address}\n"))
 }
 
-/// Releases what the reports list, and prints what is kept and why.
+/// Creates the failure for an address that a release skips: calicoctl's if the address is free, otherwise the reason
+/// and, unless it was used, the option that releases the address.
+fn not_released(address: IpAddr, skipped: &Skipped, force: bool) -> Failure {
+    let is_free = matches!(
+        skipped.reason,
+        SkipReason::NotAllocated | SkipReason::NotFound | SkipReason::Cooling
+    );
+    if is_free {
+        return plain_failure(format!("IP address {address} is not assigned"));
+    }
+
+    let reason = hints::plan::skipped(skipped, Reader::Document);
+    let failure = plain_failure(format!("error: IP address {address} is not released: {reason}"));
+    if force {
+        return failure;
+    }
+    failure.hint("calicoctl would have released it; with `--force`, calipam releases it too")
+}
+
+/// Releases the leaked addresses and orphan handles that the reports list. Prints each that is kept, and why.
 fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
     let force = if args.force {
         Force::Reported
@@ -94,6 +102,7 @@ fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
         }
     };
 
+    // An address that is no longer allocated was released since the report, as was wanted.
     for skipped in &repaired.plan.skipped {
         if skipped.reason != SkipReason::NotAllocated {
             let subject = &skipped.subject;

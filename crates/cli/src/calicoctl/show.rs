@@ -51,7 +51,7 @@ pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Parses an address. Like calicoctl, reports an invalid address on stdout.
+/// Parses an address. Like calicoctl, reports an invalid address on stdout; the failure then has no text of its own.
 pub(super) fn parse_address(text: &str, call: Call<'_>) -> Result<IpAddr> {
     if let Ok(address) = address(text) {
         return Ok(address);
@@ -71,7 +71,8 @@ fn sound_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
         .filter(|block| !block.is_deleted())
 }
 
-/// True if an address is known to have cooled down: the allocator and calicoctl treat such an address as free.
+/// True if an address in cooldown is known to have cooled down: the allocator and calicoctl treat it as free. False if
+/// the configuration, which has the duration of the cooldown, was not read or cannot be decoded.
 fn has_cooled_down(snapshot: &Snapshot, attribute: &AttributeRef<'_>) -> bool {
     if !snapshot.has_read(Source::IpamConfig) {
         return false;
@@ -137,7 +138,7 @@ enum Rows {
     PoolsAndBlocks,
 }
 
-/// Formats pools and, on request, their blocks; blocks without a pool come last.
+/// Formats a table with a row for each pool and, if `wanted`, for each of its blocks. Blocks without a pool come last.
 fn utilisation(snapshot: &Snapshot, wanted: Rows) -> String {
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);
@@ -178,8 +179,8 @@ fn utilisation(snapshot: &Snapshot, wanted: Rows) -> String {
     draw(&columns, rows)
 }
 
-/// Formats a row. Addresses in corrupt blocks count as in use. As in calicoctl, an address that is in use and in a
-/// reservation counts as both.
+/// Formats the row of a pool or a block. Addresses in corrupt blocks count as in use. As in calicoctl, an address that
+/// is in use and in a reservation counts as both.
 fn row(kind: &str, cidr: IpNet, tally: &Tally) -> Vec<String> {
     let in_use = tally.in_use + tally.cooling + tally.windows_reserved + tally.unknown;
     vec![
@@ -240,7 +241,8 @@ fn borrowed(snapshot: &Snapshot) -> String {
     text
 }
 
-/// Returns the kind and name of an address's holder.
+/// Returns the kind and name of an address's holder: a virtual machine, a pod, or what `type` says, such as a tunnel,
+/// which has no name.
 fn holder(attribute: &AttributeRef<'_>) -> (String, String) {
     let text = |name: &str| attribute.get(name).map(|text| text.to_string());
     let within = |name: String| format!("{}/{name}", text("namespace").unwrap_or_default());

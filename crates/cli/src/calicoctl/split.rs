@@ -72,7 +72,7 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
     call.print(&text)
 }
 
-/// Formats the result as calicoctl does, without a line break after the first and the last sentence.
+/// Formats the result of a split as calicoctl does, without a line break after the first and the last sentence.
 fn message(repaired: &Repaired) -> String {
     debug_assert_eq!(repaired.plan.kind, PlanKind::Split);
     // The detail of a change begins with the pool's name.
@@ -82,6 +82,7 @@ fn message(repaired: &Repaired) -> String {
     let mut lines = String::new();
     for change in &repaired.plan.changes {
         match change.action {
+            // Only the pool that was split is deleted.
             Verb::DeletePool if old_pool.is_none() => old_pool = Some(name(&change.detail)),
             Verb::CreatePool => {
                 parts += 1;

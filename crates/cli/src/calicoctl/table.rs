@@ -3,6 +3,9 @@
 use comfy_table::presets::ASCII_FULL_CONDENSED;
 use comfy_table::{Cell, CellAlignment, LineStyle, Table};
 
+/// The first number that Go's `%.5g` prints with an exponent.
+const FIRST_WITH_SIX_DIGITS: u128 = 100_000;
+
 /// Draws a table in a box. Titles are left-aligned, and cells are aligned by column.
 pub(super) fn draw(columns: &[(&str, CellAlignment)], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
@@ -19,9 +22,9 @@ pub(super) fn draw(columns: &[(&str, CellAlignment)], rows: impl IntoIterator<It
     table.to_string() + "\n"
 }
 
-/// Formats a number like Go's `%.5g`: at most five digits, else an exponent.
+/// Formats a number like Go's `%.5g`: at most five digits, otherwise with an exponent, such as `6.5536e+04`.
 pub(super) fn five_digits(number: u128) -> String {
-    if number < 100_000 {
+    if number < FIRST_WITH_SIX_DIGITS {
         return number.to_string();
     }
     let text = format!("{:.4e}", number as f64);

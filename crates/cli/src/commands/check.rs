@@ -105,7 +105,8 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     printed.and(files).and(written).map(|()| outcome)
 }
 
-/// Prints the new and the worse findings.
+/// Prints the report of a check with only the findings that are new or worse than in the earlier report, and with the
+/// advice for them.
 fn print_new(checked: &Checked<'_>, args: &CheckArgs, console: &Console) -> Result<()> {
     let report = checked.report.new_or_worse();
     let mut advice = checked.advice.clone();
@@ -149,8 +150,8 @@ struct Findings {
     is_live: bool,
 }
 
-/// Checks a cluster. calicoctl's view contains all findings; the report and the comparison contain only the requested
-/// ones.
+/// Checks a cluster, compares the report with an earlier one, and leaves out findings that are not requested.
+/// calicoctl's view contains all findings.
 fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings> {
     let checker = Checker::new(&args.options)?;
     let compared_with = args.reports.compare_with.as_deref();
@@ -164,6 +165,7 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
         if let Some(earlier) = earlier {
             checked.report.changes = Some(changes_since(earlier, &checked, compared_with)?);
         }
+        // After the comparison, in which a finding that is not requested would be gone.
         let not_found = checker.keep(&mut checked.report, &checked.snapshot, console)?;
         advice.narrow(&checked.report);
         let is_whole = not_found.is_empty();
@@ -331,7 +333,7 @@ fn write_report(path: Option<&Path>, view: Option<&CalicoctlView>, snapshot: &Sn
     output_file::write(path, |out| write_calicoctl(view, snapshot, out))
 }
 
-/// Writes a report to files. Returns a failure only after trying all files.
+/// Writes a report to the files that the options name. Tries all files, and then returns the first failure.
 pub(crate) fn write_files(report: &impl Document, args: &CheckArgs) -> Result<()> {
     let mut result = Ok(());
     for file in &args.reports.output_files {
@@ -360,7 +362,8 @@ pub(crate) fn print(
     Ok(())
 }
 
-/// Prints hints and notes about the report, if it is printed as a table.
+/// Prints hints about the report's findings, and a note if the cluster's Calico is newer than calipam knows. Prints
+/// nothing beside formats for programs.
 fn advise(checked: &Checked<'_>, console: &Console) {
     if !console.format.is_for_people() {
         return;
@@ -375,7 +378,8 @@ fn advise(checked: &Checked<'_>, console: &Console) {
     }
 }
 
-/// Writes the metrics of a failed check. Files in other formats are left as they are.
+/// Writes the metrics of a failed check to all files and the output in this format, so that an alert can see the
+/// failure. Files in other formats keep the last report.
 fn write_failure_metrics(took: Duration, exit_code: u8, args: &CheckArgs, console: &Console) -> Result<()> {
     let run = RunMetrics {
         up: false,
@@ -399,7 +403,7 @@ fn write_failure_metrics(took: Duration, exit_code: u8, args: &CheckArgs, consol
     result
 }
 
-/// Prints how to learn more about the findings. What helps is part of the report.
+/// Prints how to learn more about the findings, and a note if some of them could be changes in progress.
 fn print_hints(report: &Report, console: &Console) {
     let Some(worst) = report.findings.first() else {
         return;
@@ -426,7 +430,8 @@ pub(crate) fn meaning(worst: &Finding, console: &Console) -> String {
     }
 }
 
-/// Returns a hint to run `explain` for the first pod, node or service without an address.
+/// Returns a hint to run `explain` for the first pod without an address; if there is none, for the first node or
+/// service. `None` if nothing lacks an address.
 fn explain_refusal(report: &Report) -> Option<String> {
     if let Some(finding) = first_finding(report, Code::PodWithoutAddress)
         && let Subject::Endpoint(pod) = &finding.subject

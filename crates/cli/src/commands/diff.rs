@@ -57,8 +57,8 @@ pub(crate) async fn compare([old, new]: [&Side; 2], args: &DiffArgs, console: &C
     Ok(outcome)
 }
 
-/// Returns the two states to compare. With `--archive`, the first state comes from the archive, and so does the second
-/// one unless it is named.
+/// Returns the two states to compare, the old one first. With `--archive`, the old state is the one before `--at`, and
+/// the new one the state after it, unless an argument names another. clap calls this only argument `old`.
 fn states(
     args: &DiffArgs,
     archived: Option<&(ArchivedState, Option<ArchivedState>)>,
@@ -89,7 +89,7 @@ fn states(
     Ok((name(before), new))
 }
 
-/// Refuses contradictory options.
+/// Refuses options that have no effect on a comparison, and stdin for both states, since it can be read only once.
 fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<()> {
     if let Some(named) = &global.datastore {
         return Err(Failure::usage(format!(
@@ -121,7 +121,8 @@ async fn open(name: &StateName, global: &Global, console: &Console) -> Result<Si
     })
 }
 
-/// Prints hints about the next step, and about the risk of restoring the earlier state.
+/// Prints a hint about the wide form, and one about the risk of restoring OLD if it can be a backup of the live
+/// cluster: addresses that are in use now could then be assigned again.
 fn hint(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
     if console.format == Format::Table && !found.same {
         console.hint(&format!("{} lists every change", rerun::in_wide_form()));

@@ -45,12 +45,13 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
     }
 
     let context = Context::new(&snapshot, &options);
-    let asking = match (&args.pod, &args.node) {
-        (Some((namespace, name)), _) => Asking::Pod(namespace, name),
-        (None, node) => Asking::Node(node.as_deref().unwrap_or_default()),
+    let asking = match &args.pod {
+        Some((namespace, name)) => Asking::Pod(namespace, name),
+        None => Asking::Node(args.node.as_deref().unwrap_or_default()),
     };
     let explanation =
         views::explain(&context, &snapshot, asking).ok_or_else(|| not_found(&snapshot, asking))?;
+    // Only a refusal needs cures, and trying them takes time.
     let cures = if explanation.is_refused() {
         let report = context.check();
         cures_for(context, &report, &explanation, asking)
@@ -65,7 +66,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
     })
 }
 
-/// The failure for a pod or node that does not exist.
+/// Creates the failure for a pod or node that does not exist, with a hint at a similar name or at the list of nodes.
 fn not_found(snapshot: &Snapshot, asking: Asking<'_>) -> Failure {
     match asking {
         Asking::Node(node) => Failure::refused(format!("node {:?} not found", escape(node))).hint(format!(
@@ -87,7 +88,7 @@ fn not_found(snapshot: &Snapshot, asking: Asking<'_>) -> Failure {
     }
 }
 
-/// Explains a service.
+/// Explains why a service has an address or lacks one.
 ///
 /// # Errors
 /// If there is no such service, or services were not read.
@@ -101,6 +102,7 @@ fn explain_service(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<S
     if !snapshot.has_read(Source::Services) {
         return Err(failure.hint(subject::services_not_read()));
     }
+    // Suggests the service with the most similar name.
     let mut names: Vec<String> = Vec::new();
     for service in &snapshot.services {
         names.push(service.value.full_name());

@@ -30,8 +30,9 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
         return to_archive(folder, args.keep.as_ref(), global, console);
     }
     // clap ensures that a file or an archive is named.
-    let file = args.file.as_deref().unwrap_or(Path::new("-"));
-    if file == Path::new("-") {
+    let stdout = Path::new("-");
+    let file = args.file.as_deref().unwrap_or(stdout);
+    if file == stdout {
         return to_stdout(global, console);
     }
     check_file(file, args.overwrite)?;

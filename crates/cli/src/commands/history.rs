@@ -9,6 +9,7 @@ use crate::console::Console;
 use crate::exit::{Outcome, Result};
 use crate::fleet::Fleet;
 use crate::operator::Person;
+use crate::render::history::FIRST_REVISION;
 use crate::{connect, hints};
 
 /// Prints the events of an address, handle, block, node or pod; exit code 1 if there are none.
@@ -38,8 +39,9 @@ pub(crate) fn print(history: &History, console: &Console) -> Result<Outcome> {
         return Ok(Outcome::Clean);
     }
 
+    // If etcd was compacted, it has forgotten earlier events.
     if let Reach::Etcd { oldest_revision, .. } = &history.reach {
-        let reason = if oldest_revision == "1" {
+        let reason = if oldest_revision == FIRST_REVISION {
             format!("no revision of this etcd names {}", history.about)
         } else {
             format!("etcd has nothing from before revision {oldest_revision}")

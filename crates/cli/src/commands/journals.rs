@@ -19,6 +19,8 @@ use crate::render::text::quoted;
 
 /// The number of GUID characters that tables show.
 const GUID_SHOWN: usize = 8;
+/// The length of a time stamp up to its seconds.
+const UP_TO_SECONDS: usize = 19;
 
 /// Prints the journals, newest first.
 pub(super) fn run_list(folder: &Path, console: &Console) -> Result<Outcome> {
@@ -27,8 +29,8 @@ pub(super) fn run_list(folder: &Path, console: &Console) -> Result<Outcome> {
     Ok(Outcome::Clean)
 }
 
-/// Returns the journal of the newest run that was not undone and is no undo; with `guid`, of the newest such run on that
-/// cluster. Names the runs that it passes over because there is nothing to undo.
+/// Returns the journal of the newest run that was not undone and is no undo; with `guid`, of the newest such run on
+/// that cluster. Names the runs that it passes over because there is nothing to undo.
 ///
 /// # Errors
 /// If there is no such run, or a newer file cannot be read: it may be the journal of a newer run.
@@ -97,19 +99,18 @@ pub(super) fn note_unfinished(guid: &str, console: &Console) {
     console.hint(&hints::text(&unfinished.hint()));
 }
 
-/// Fails if one of the unreadable files was written after the run began.
+/// Refuses a run if one of the unreadable files was written after it began: that file may be the journal of a newer
+/// run.
 fn require_newest(journal: &Listed, unreadable: &[PathBuf]) -> Result<()> {
     let began: Option<Timestamp> = journal.header.started_at.parse().ok();
     let is_newer = |path: &&PathBuf| {
         let modified = std::fs::metadata(path).and_then(|file| file.modified());
-        match (
-            modified.ok().and_then(|time| Timestamp::try_from(time).ok()),
-            began,
-        ) {
-            (Some(modified), Some(began)) => modified >= began,
-            // Without a time, it may be the newest.
-            _ => true,
-        }
+        let modified = modified.ok().and_then(|time| Timestamp::try_from(time).ok());
+        // Without both times, it may be newer.
+        let (Some(modified), Some(began)) = (modified, began) else {
+            return true;
+        };
+        modified >= began
     };
     let Some(newer) = unreadable.iter().find(is_newer) else {
         return Ok(());
@@ -164,7 +165,7 @@ struct JournalRow<'a> {
 }
 
 impl<'a> JournalList<'a> {
-    /// Lists journals for a document.
+    /// Creates the document that lists the journals of a folder.
     fn new(folder: &Path, journals: &'a [Listed]) -> Self {
         let row = |listed: &'a Listed| JournalRow {
             journal: listed.path.display().to_string(),
@@ -194,7 +195,8 @@ impl Document for JournalList<'_> {
         if self.journals.is_empty() {
             return out.line(format!("No journals in {}", quoted(Path::new(&self.folder))));
         }
-        let to_seconds = |time: &str| time.get(..19).unwrap_or(time).replace('T', " ");
+        // From `2026-11-20T03:12:05.123Z` to `2026-11-20 03:12:05`.
+        let to_seconds = |time: &str| time.get(..UP_TO_SECONDS).unwrap_or(time).replace('T', " ");
         let columns = vec![
             left("STARTED", |journal: &JournalRow<'_>| {
                 to_seconds(journal.started_at)
@@ -215,7 +217,7 @@ impl Document for JournalList<'_> {
     }
 }
 
-/// The state of a run in one or two words.
+/// Returns the state of a run in one or two words.
 fn state(journal: &JournalRow<'_>) -> &'static str {
     match journal.state {
         JournalState::Running => "running",

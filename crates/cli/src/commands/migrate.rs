@@ -57,8 +57,8 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
     })
 }
 
-/// Prints the next step of the migration. Returns `outcome`, or `Refused` if `--apply` was used in the phase in which
-/// the users of addresses move.
+/// Prints the next step of the migration, by the phase that was planned or carried out. Returns `outcome`, but
+/// [`Outcome::Refused`] if `--apply` was used in the phase in which the users of addresses move.
 fn print_next_step(
     surveyed: &Surveyed,
     applies: bool,
@@ -69,30 +69,32 @@ fn print_next_step(
     let Survey { phase, migration, .. } = &surveyed.survey;
     let old = migration.old.name.as_str();
     let apply = |from: &str| hints::command(&["migrate", "--apply", "--from", from]);
-    match phase {
-        Phase::Delete
-            if is_complete
-                && let Some(Detour {
-                    leg: Leg::There,
-                    temporary,
-                    ..
-                }) = migration.detour() =>
-        {
-            console.hint(&format!("to move back: {}", apply(&temporary.name)));
+    if *phase == Phase::Move {
+        for way in ways_to_move(surveyed).iter() {
+            console.hint(way);
         }
-        Phase::Delete if is_complete => console.info("the migration is complete"),
-        Phase::Move => {
-            for way in ways_to_move(surveyed).iter() {
-                console.hint(way);
-            }
-            console.hint(&format!(
-                "{} shows what is left",
-                hints::command(&["migrate", "--from", old])
-            ));
-            return if applies { Outcome::Refused } else { outcome };
-        }
-        _ if is_complete => console.hint(&format!("the next phase: {}", apply(old))),
-        _ => {}
+        console.hint(&format!(
+            "{} shows what is left",
+            hints::command(&["migrate", "--from", old])
+        ));
+        return if applies { Outcome::Refused } else { outcome };
+    }
+    if !is_complete {
+        return outcome;
+    }
+
+    if *phase != Phase::Delete {
+        console.hint(&format!("the next phase: {}", apply(old)));
+        return outcome;
+    }
+    // The last phase of the first half of a migration by way of a temporary pool is followed by the second half.
+    match migration.detour() {
+        Some(Detour {
+            leg: Leg::There,
+            temporary,
+            ..
+        }) => console.hint(&format!("to move back: {}", apply(&temporary.name))),
+        _ => console.info("the migration is complete"),
     }
     outcome
 }

@@ -85,7 +85,8 @@ fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<O
     }
 }
 
-/// Runs a command with the options for tables and `--watch`.
+/// Runs a command with the options for tables and, with `--watch`, again and again. Refuses them where they would have
+/// no effect.
 fn printing(
     args: &PrintingArgs,
     global: &Global,
@@ -99,7 +100,7 @@ fn printing(
                 .hint("select and sort the output of `-o json` with jq: docs/recipes.md"));
         }
         console.page.rows_only = args.no_headers;
-        // This leak happens only once per process.
+        // A page is copied everywhere, so it borrows the column. This leak happens only once per process.
         console.page.sort_by = args.sort_by.clone().map(|column| &*column.leak());
     }
     match args.watch {

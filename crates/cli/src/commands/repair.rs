@@ -17,12 +17,12 @@ use crate::render::table::FEW;
 use crate::render::text::{count, quoted, thousands};
 use crate::{hints, rerun};
 
-/// The number of subjects that warnings name if there are more than [`FEW`], so that the warnings are not as long as the
-/// document.
+/// The number of subjects that warnings name if there are more than [`FEW`], so that the warnings are not as long as
+/// the document.
 const NAMED_OF_MANY: usize = 3;
 
-/// Runs `work` and prints its result. `dry_run` is true if only the plan was requested. `on_file` is the failure to
-/// return if the datastore is a file.
+/// Connects, runs `work` and prints its result. `dry_run` is true if only the plan was requested. `on_file` is the
+/// failure to return, before `work`, if the datastore is a file; `None` if a plan for a file is useful.
 pub(super) fn run(
     writing: &WritingArgs,
     dry_run: bool,
@@ -33,10 +33,12 @@ pub(super) fn run(
     let (global, console) = call;
     connect::with_person(global, &Person::new(console, writing.yes), async |access| {
         let is_live = access.datastore.is_live();
-        match on_file {
-            Some(refused) if !is_live => Err(refused),
-            _ => finish(work(access).await?, dry_run, is_live, console),
+        if let Some(refused) = on_file
+            && !is_live
+        {
+            return Err(refused);
         }
+        finish(work(access).await?, dry_run, is_live, console)
     })
 }
 
@@ -78,8 +80,8 @@ pub(super) fn print_outcome(
     outcome(repaired.run, is_partial, console)
 }
 
-/// Prints a plan's document. Before it, prints the plan's warnings if `was_run` is false. A run shows them itself before
-/// it writes.
+/// Prints a plan's document. Before it, prints the plan's warnings if `was_run` is false. A run shows them itself
+/// before it writes.
 pub(super) fn print(
     plan: &PlanSummary,
     was_run: bool,
@@ -95,7 +97,7 @@ pub(super) fn print(
 }
 
 /// Prints the reason why a plan was not carried out, and the next step. `is_refused` is true if the plan would be
-/// refused.
+/// refused, for which the caller prints the reason.
 fn print_why_not_written(
     plan: &PlanSummary,
     dry_run: bool,
@@ -152,8 +154,8 @@ pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
     ));
 }
 
-/// Warns of each subject that was left as it is, such as `not done: …`. If there are many, names only the first of them,
-/// and the number of the others.
+/// Warns of each subject that was left as it is, such as `not done: …`. If there are many, names only the first of
+/// them, and the number of the others.
 pub(crate) fn warn_of_each(problem: &str, subjects: Vec<String>, console: &Console) {
     let number = subjects.len();
     let is_short = number <= FEW;

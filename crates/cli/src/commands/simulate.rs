@@ -31,7 +31,8 @@ pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Re
     Ok(Outcome::Clean)
 }
 
-/// Adds the arrival rate and lifetime from an archive or etcd, unless options set them.
+/// Returns the options with the arrival rate and lifetime of pods in an archive or in etcd's history, unless options
+/// set them. Prints what was observed.
 fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result<SimulateArgs> {
     let mut args = args.clone();
     let Some(folder) = &args.rates_from else {
@@ -45,6 +46,7 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
         calipam_workflow::rates(folder, &Person::watching(console))?
     };
 
+    // A rate is a whole number of pods in a period.
     let hourly = rates.assigned_per_hour().round() as u64;
     let observed_seconds = u64::try_from(rates.observed.as_secs()).unwrap_or_default();
     let arrival = if rates.assigned == 0 {
@@ -81,7 +83,7 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
 /// Builds the scenario from the options and the cluster.
 fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Scenario> {
     let mut scenario = Scenario::default();
-    // Without a pool, there is no cluster but the one that other commands would read.
+    // Without any pool in the options, the cluster to simulate is the one that other commands would read.
     let is_named = names_cluster(global);
     if is_named || args.pools.is_empty() {
         let read = connect::with(global, console, async |access| {
@@ -116,7 +118,7 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
     Ok(scenario)
 }
 
-/// True if any connection option names a cluster. Some options, such as those for certificates, do not.
+/// True if any connection option names a cluster. Options for users and certificates do not.
 fn names_cluster(global: &Global) -> bool {
     let Global {
         datastore,
@@ -157,6 +159,7 @@ fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, Scenario
     if !args.answers_by_size() {
         return Ok(answers);
     }
+    // An existing cluster, or a single number of nodes, has one size. Otherwise several sizes are compared.
     if scenario.start.is_some() || args.nodes.len() == 1 {
         answers.run = Some(answer::runs(scenario, runs)?);
     } else {

@@ -34,7 +34,7 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
     let person = Person::new(console, args.writing.yes);
     connect::block_on_of(&person, async {
         if args.run.is_none() && hints::names_connection() {
-            // The newest run on the cluster of the connection options.
+            // The connection options name the cluster whose newest run is undone. Its GUID tells which journal that is.
             let datastore = connect::open(global, console).await?;
             let guid = calipam_workflow::guid(&datastore).await?;
             let path = journals::last(&required_folder()?, Some(&guid), console)?;
@@ -42,6 +42,7 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
             return undo(args, &path, recorded, &datastore, &person).await;
         }
 
+        // Without connection options, the journal tells to which datastore to connect.
         let path = match &args.run {
             Some(path) => path.clone(),
             None => journals::last(&required_folder()?, None, console)?,

@@ -80,7 +80,7 @@ pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Res
     Ok(outcome)
 }
 
-/// Reads the version of the cluster.
+/// Reads the version of the cluster's Calico, and whether calipam knows it.
 fn read_cluster(global: &Global, console: &Console) -> Result<Cluster> {
     let snapshot = connect::with(global, console, async |access| {
         calipam_workflow::read_sources(access, &[Source::ClusterInformation]).await

@@ -47,8 +47,8 @@ impl Cluster {
         }
     }
 
-    /// Returns the names that begin with `typed`; none after an error or a timeout. A thread that is still reading ends
-    /// with the process.
+    /// Returns the names that begin with `typed`; none after an error or a timeout. Reads on a thread, which ends with
+    /// the process if it is still reading then.
     pub(super) fn names(&self, wanted: Wanted, typed: &str) -> Vec<String> {
         let Some(global) = &self.connection else {
             return Vec::new();
@@ -82,15 +82,16 @@ impl Cluster {
     }
 }
 
-/// The time limit from the environment. A value that cannot be read has no effect, since a message would garble the line
-/// on which the user is typing.
+/// The time limit from the environment. A value that cannot be read has no effect, since a message would garble the
+/// line on which the user is typing.
 fn time_limit() -> Duration {
     let set = std::env::var(TIME_LIMIT_VARIABLE).ok();
     let limit = set.and_then(|text| args::duration::parse(&text).ok());
     limit.map_or(TIME_LIMIT, SignedDuration::unsigned_abs)
 }
 
-/// Reads the connection options before the cursor; `None` if they are not valid.
+/// Reads the connection options before the cursor; `None` if they are not valid. The line as a whole cannot be parsed,
+/// since it is not finished.
 fn connection(applet: Applet, request: &Request) -> Option<Global> {
     let reader = Global::augment_args(Command::new("connection").no_binary_name(true));
     let is_connection = |id: &clap::Id| {

@@ -20,7 +20,8 @@ const KEEP_ORDER: u8 = 32;
 /// If there are no suggestions, the shell suggests files.
 const FILES: u8 = 0;
 
-/// Prints the suggestions for a kubectl line.
+/// Prints the suggestions for a kubectl line: a suggestion with its description on each line, and a last line with the
+/// number that tells kubectl's script what to do with them.
 pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
     command.build();
     let folder = std::env::current_dir().ok();
@@ -54,6 +55,7 @@ pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
                     out.push_str(about);
                 }
                 out.push('\n');
+                // After these characters, the user goes on typing the same word.
                 are_incomplete &= value.ends_with(['/', '=', ',', '.']);
             }
             if are_incomplete && !out.is_empty() {
@@ -84,7 +86,8 @@ fn value_hint(command: &Command, request: &Request) -> Option<ValueHint> {
     Some(arg.get_value_hint())
 }
 
-/// Returns the argument whose value is at the cursor.
+/// Returns the argument whose value is at the cursor: an option, in this word or the one before, or a positional
+/// argument. `None` if there is none.
 fn argument<'c>(command: &'c Command, request: &Request) -> Option<&'c Arg> {
     let Place {
         command,

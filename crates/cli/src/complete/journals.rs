@@ -10,6 +10,8 @@ use crate::args::journals_folder;
 
 /// The maximum number of suggested journals.
 const MOST: usize = 50;
+/// The length of a time stamp up to its minutes.
+const UP_TO_MINUTES: usize = 16;
 
 /// Suggests the journals in the user's folder, newest first, with date, command and location, then files.
 pub(super) fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
@@ -33,7 +35,7 @@ pub(super) fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
     candidates
 }
 
-/// Returns the journals in a folder whose paths begin with `typed`, the newest first.
+/// Returns suggestions for the journals in a folder whose paths begin with `typed`: the newest [`MOST`], newest first.
 fn journals_in(folder: &Path, typed: &OsStr) -> Vec<CompletionCandidate> {
     let mut journals: Vec<(PathBuf, Header)> = headers(folder);
     journals.retain(|(path, _)| {
@@ -44,7 +46,10 @@ fn journals_in(folder: &Path, typed: &OsStr) -> Vec<CompletionCandidate> {
 
     let mut candidates = Vec::new();
     for (position, (path, header)) in journals.into_iter().take(MOST).enumerate() {
-        let to_minutes = header.started_at.get(..16).unwrap_or(&header.started_at);
+        let to_minutes = header
+            .started_at
+            .get(..UP_TO_MINUTES)
+            .unwrap_or(&header.started_at);
         let date = to_minutes.replace('T', " ");
         let about = format!("{date} UTC, {} on {}", header.command, header.location);
         candidates.push(

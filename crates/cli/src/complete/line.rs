@@ -34,7 +34,8 @@ pub(super) fn parse_arguments(arguments: &[OsString]) -> Line {
     }
 }
 
-/// Splits a line into words as a shell does. The last word can be incomplete.
+/// Splits a line into words as a shell does, without quotes and backslashes. The last word, at the cursor, can be
+/// empty, or have an open quote.
 fn split(text: &str) -> Line {
     let mut line = Line {
         words: vec![String::new()],
@@ -56,6 +57,7 @@ fn split(text: &str) -> Line {
         line.typed.push(c);
         let word = line.words.last_mut().expect("there is always a last word");
         match (line.quote, c) {
+            // In double quotes, a backslash escapes only some characters, and otherwise stays.
             _ if escaped => {
                 if line.quote.is_some() && !"\"\\$`".contains(c) {
                     word.push('\\');

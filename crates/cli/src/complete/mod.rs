@@ -50,22 +50,19 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     let value = std::env::var_os(VARIABLE)?;
     let shell = Path::new(&value).file_stem().and_then(OsStr::to_str)?.to_owned();
     SHELLS.completer(&shell)?;
-    match rest.split_first() {
-        None => {}
-        Some((first, words)) if first == WORDS => {
-            be_silent();
-            return Some(answer_shell(
-                applet,
-                Request::from_shell(&shell, words),
-                arguments,
-            ));
-        }
-        Some(_) => return None,
+    let Some((first, words)) = rest.split_first() else {
+        // Without arguments, the script that registers completion is asked for.
+        return Some(answer_shell(applet, Request::default(), arguments));
+    };
+    if first != WORDS {
+        return None;
     }
-    Some(answer_shell(applet, Request::default(), arguments))
+    be_silent();
+    let request = Request::from_shell(&shell, words);
+    Some(answer_shell(applet, request, arguments))
 }
 
-/// Prints suggestions, or the script that registers completion.
+/// Prints the suggestions for a request or, if `arguments` have no words, the script that registers completion.
 fn answer_shell(applet: Applet, request: Request, arguments: &[OsString]) -> ExitCode {
     let name = applet.executable();
     let folder = std::env::current_dir().ok();

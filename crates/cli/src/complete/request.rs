@@ -38,7 +38,7 @@ impl Request {
         }
     }
 
-    /// Reads bash's request: the line up to the cursor.
+    /// Reads bash's request from the line up to the cursor, so the last word is the one to complete.
     pub(super) fn from_line(line: &Line) -> Self {
         let words: Vec<OsString> = line.words.iter().map(OsString::from).collect();
         Self {
@@ -112,6 +112,7 @@ impl Request {
         };
         let mut is_after_dashes = false;
         for word in self.before() {
+            // The word before was an option, and this one is its value.
             if let Some(option) = place.option.take() {
                 on_option(option, word);
                 continue;
@@ -150,7 +151,7 @@ fn index_from_script() -> Option<usize> {
     index.parse().ok()
 }
 
-/// Splits `NAME…` or `{NAME}…` into the name of the variable and the rest.
+/// Splits `NAME…` or `{NAME}…`, which followed a `$`, into the name of the variable and the rest.
 fn split_variable(reference: &str) -> (&str, &str) {
     if let Some(braced) = reference.strip_prefix('{')
         && let Some((name, rest)) = braced.split_once('}')
@@ -173,7 +174,8 @@ pub(super) struct Place<'c> {
     pub positionals: usize,
 }
 
-/// Returns the option in a word, and the value in that word: `--name`, `--name=value`, `-n`, `-nvalue`, `-qn`.
+/// Returns the option in a word, and its value if that is in the same word: `--name`, `--name=value`, `-n`, `-nvalue`,
+/// `-qn`. `None` if the command has no such option.
 fn find_option<'c, 'w>(command: &'c Command, word: &'w str) -> Option<(&'c Arg, Option<&'w str>)> {
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = match long.split_once('=') {

@@ -38,7 +38,7 @@ const BASH_SCRIPT: &str = include_str!("bash.sh");
 /// The script for zsh. It reads clap_complete's format: a value with escaped colons, a colon, and a description.
 const ZSH_SCRIPT: &str = include_str!("zsh.sh");
 
-/// Puts the names of a program into a script.
+/// Puts the names of a program into the template of a script. Names of functions cannot have a dash.
 fn fill(script: &str, variable: &str, name: &str, bin: &str, completer: &str) -> String {
     let script = script
         .replace("NAME", &name.replace('-', "_"))

@@ -12,7 +12,8 @@ use super::cluster::{Cluster, Wanted};
 use super::journals;
 
 impl Cluster {
-    /// Returns a completer for an argument; `None` if clap's own suggestions are enough.
+    /// Returns the completer for an argument of a command, which suggests names from the cluster, contexts, journals or
+    /// files; `None` if clap's own suggestions are enough.
     pub(super) fn completer(self: &Arc<Self>, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
         let wanted = match (arg.get_long(), command) {
             (Some("context"), _) => Wanted::OfKubeconfig(|names| names.contexts),

@@ -12,7 +12,7 @@ use super::request::Request;
 use crate::applet::Applet;
 use crate::args;
 
-/// Returns the definition under one of the program's names, for one request.
+/// Returns the definition of the command line under one of the program's names, as completion sees it for one request.
 pub(super) fn build(applet: Applet, request: &Request) -> Command {
     let definition = args::tidy(applet.command());
     let cluster = Arc::new(Cluster::of(applet, request));
@@ -38,7 +38,8 @@ impl View<'_> {
         self.words_before.iter().any(|typed| typed == word)
     }
 
-    /// Copies a command without the hidden parts, except for those that are typed already.
+    /// Copies a command without the hidden parts, except for those that are typed already: a user who knows them gets
+    /// suggestions for the rest.
     fn command(&self, definition: &Command) -> Command {
         let aliases = definition
             .get_all_aliases()

@@ -12,7 +12,11 @@ use crate::exit::{Failure, Result};
 /// The name of the group for contexts that route to each other.
 const ROUTED: &str = "routed";
 
-/// Returns a fleet with a cluster for each named context.
+/// Returns a fleet with a cluster for each context of the kubeconfig that the options name. With `--routed`, all
+/// clusters are in one group, so that they are compared with each other.
+///
+/// # Errors
+/// If `--datastore` names another datastore, or a pattern matches no context.
 pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet> {
     if let Some(other) = &global.datastore
         && other != "kubernetes"

@@ -65,7 +65,8 @@ fn cidrs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Er
     Ok(cidrs)
 }
 
-/// Reads the clusters of a fleet from a file.
+/// Reads the clusters of a fleet from a file. Entries take the settings that they do not have from `base`. An error
+/// names the cluster or, if it has no name, its number in the file.
 pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet> {
     let invalid = |message: String| {
         Failure::usage(format!("{}: {message}", path.display())).hint("docs/fleet.md has an example")
@@ -100,7 +101,7 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet> {
     })
 }
 
-/// True for the file of a fleet, by its ending and its fields.
+/// True for a file that describes a fleet, and is no export of a cluster: it is in YAML, and has the fields of a fleet.
 pub(super) fn is_fleet(path: &Path) -> bool {
     let is_yaml = path
         .extension()

@@ -10,8 +10,8 @@ use super::{Fleet, Named, Source, file, unattended};
 use crate::exit::{Failure, Result};
 use crate::render::text::escape;
 
-/// Lists the files in a folder as clusters. The folders in it are groups. A fleet's own file can be among the exports; it
-/// is left out.
+/// Lists the files in a folder as clusters. The folders in it are groups. A fleet's own file can be among the exports;
+/// it is left out.
 pub(super) fn fleet(folder: &Path) -> Result<Fleet> {
     let mut files: Vec<(PathBuf, Option<String>)> = Vec::new();
     let mut subfolders = Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn fleet(folder: &Path) -> Result<Fleet> {
     })
 }
 
-/// Appends a number to the name if another cluster already has it.
+/// Appends a number to the name if another cluster already has it, and adds it to the `names` that clusters have.
 fn make_unique(name: &mut String, names: &mut HashSet<String>) {
     let original = name.clone();
     for number in 2.. {
@@ -70,7 +70,8 @@ fn make_unique(name: &mut String, names: &mut HashSet<String>) {
     }
 }
 
-/// Creates a cluster. The name begins with the group, since two groups can have clusters with the same name.
+/// Creates a cluster for an export. The cluster's name begins with the group, since two groups can have clusters with
+/// the same name.
 fn cluster_of_file(file: PathBuf, group: Option<String>, base: &Overrides) -> Named {
     let file_name = name_of(&file);
     let name = match &group {
@@ -138,6 +139,7 @@ fn name_of(path: &Path) -> String {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
+    // In the order of ENDINGS, so that `a.jsonl.zst` loses both of its endings.
     for ending in ENDINGS {
         if let Some(stem) = name.strip_suffix(ending)
             && !stem.is_empty()

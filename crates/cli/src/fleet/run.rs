@@ -32,6 +32,7 @@ pub(crate) fn each<T: Send>(
     console: &Console,
     work: impl Fn(&Named, &Console) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
+    // Each worker takes the next cluster when it is done with one, so that a slow cluster holds up no other.
     let next_position = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Result<T>)>> = Mutex::new(Vec::with_capacity(clusters.len()));
     let worker = || {
@@ -60,7 +61,8 @@ pub(crate) fn each<T: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Opens the datastore of a cluster, and calls `work` with a time limit.
+/// Opens the datastore of a cluster, and calls `work` with a time limit. A failure concerns only this cluster, so it is
+/// returned as the reason why the cluster could not be read.
 ///
 /// # Errors
 /// If ctrl-c interrupts the command.
@@ -73,13 +75,15 @@ pub(crate) fn read<T>(
     if connect::is_interrupted() {
         return Err(exit::interrupted());
     }
-    let reason = match read_in_time(cluster, args, console, work) {
-        Ok(Some(result)) => return Ok(ReadOfCluster::Read(result)),
-        Ok(None) => format!("it could not be read within {:#}", args.cluster_timeout),
-        Err(failure) if failure.kind == Kind::Interrupted => return Err(failure),
-        Err(failure) => failure.message,
-    };
-    Ok(ReadOfCluster::Unreadable(reason))
+    match read_in_time(cluster, args, console, work) {
+        Ok(Some(result)) => Ok(ReadOfCluster::Read(result)),
+        Ok(None) => {
+            let reason = format!("it could not be read within {:#}", args.cluster_timeout);
+            Ok(ReadOfCluster::Unreadable(reason))
+        }
+        Err(failure) if failure.kind == Kind::Interrupted => Err(failure),
+        Err(failure) => Ok(ReadOfCluster::Unreadable(failure.message)),
+    }
 }
 
 /// Opens the datastore of a cluster, and calls `work`. Returns `None` if this takes longer than the time limit.

@@ -43,7 +43,8 @@ impl Source {
         }
     }
 
-    /// Returns the location for reports, such as a path, a URL, or `context prod`.
+    /// Returns the location for reports, such as a path, a URL, or `context prod`: of the settings, the one that
+    /// decides which cluster is read. Empty if there is none.
     pub(crate) fn location(&self) -> String {
         let Overrides {
             datastore,

@@ -41,7 +41,8 @@ struct TypedArg {
 }
 
 impl Call {
-    /// Collects the options in `matches`, in the order of `definition`.
+    /// Collects the command and the options that the user typed, in the order of the command's definition. `matches`
+    /// are those of the whole line, and `definition` that of the program.
     pub(super) fn new(definition: &Command, matches: &ArgMatches) -> Self {
         let mut definition = definition;
         let mut matches = matches;
@@ -119,7 +120,8 @@ impl Call {
         self.connection_but(&[])
     }
 
-    /// Returns the options with which another command reads the same data; for a `diff`, the data of the later state.
+    /// Returns the options with which another command reads the same data. For a `diff`, which has two states, this is
+    /// the later one.
     pub(super) fn same_data(&self) -> Vec<&str> {
         let mut words = self.connection();
         if let Some(new) = self.later_state() {

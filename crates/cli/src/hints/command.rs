@@ -48,7 +48,8 @@ pub(crate) fn remember_connection(connection: &Overrides) {
     let _ = CALL.set(Call::of_connection(connection));
 }
 
-/// Makes [`for_cluster`] know the clusters of a fleet, each with its name and connection.
+/// Remembers the clusters of a fleet for the rest of the process, each with its name and connection, so that
+/// [`for_cluster`] can name them.
 pub(crate) fn remember_fleet<'a>(clusters: impl Iterator<Item = (&'a str, &'a Overrides)>) {
     let unknown_call = Call::default();
     let call = CALL.get().unwrap_or(&unknown_call);
@@ -78,8 +79,8 @@ fn call_for_cluster() -> Option<&'static Call> {
     CLUSTER.get().or_else(|| CALL.get())
 }
 
-/// Returns the options with which a command reads the same data: that of one cluster or, if the command has the options,
-/// of this call's fleet.
+/// Returns the options with which a command reads the same data: that of one cluster or, if the command has the
+/// options, of this call's fleet.
 fn same_data(words: &[&str]) -> Vec<&'static str> {
     let mut options = match call_for_cluster() {
         Some(call) => call.same_data(),
@@ -116,8 +117,8 @@ fn kubectl_for(call: Option<&Call>, words: &str) -> String {
     format!("`{}`", with_connection(call, &format!("kubectl {words}")))
 }
 
-/// Formats a command line of a program that has kubectl's options, for the same cluster and without backticks. `line` is
-/// quoted for a shell.
+/// Formats a command line of a program that has kubectl's options, for the same cluster and without backticks. `line`
+/// is quoted for a shell.
 pub(crate) fn with_kubectls_options(line: &str) -> String {
     with_connection(call_for_cluster(), line)
 }
@@ -169,7 +170,8 @@ pub(crate) fn into_file(words: &[&str], kept: &[&str], file: &str) -> String {
     )
 }
 
-/// Formats this call with the additional options in `added`, and without the options whose IDs are in `without`.
+/// Formats this call as a command line with the additional options in `added`, and without the options whose IDs are in
+/// `without`. If this call is not known, formats only `added`.
 pub(crate) fn again(added: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else {
         return line(added.iter().copied());
@@ -180,8 +182,8 @@ pub(crate) fn again(added: &[&str], without: &[&str]) -> String {
     line(words.into_iter())
 }
 
-/// Formats this call with other connection options. The options in `added` replace this call's options of the same name,
-/// and its options whose IDs are in `without`. For a calicoctl call, formats the command line of a check.
+/// Formats this call with other connection options. The options in `added` replace this call's options of the same
+/// name, and its options whose IDs are in `without`. For a calicoctl call, formats the command line of a check.
 pub(crate) fn connected(added: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else {
         return line(["check"].iter().chain(added).copied());
@@ -264,6 +266,7 @@ fn arranged<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut command = &*DEFINITION;
     let mut line: Vec<String> = Vec::new();
     let mut after_dashes: Vec<String> = Vec::new();
+    // True for a word after an option that takes a value.
     let mut is_value = false;
     for word in words {
         let looks_like_option = word.starts_with('-') && word != "-";

@@ -6,8 +6,8 @@ use calipam_plan::advice::{Cure, Effect};
 use super::{Reader, remedy};
 use crate::render::text::{count, thousands};
 
-/// Formats a cure: purpose, command line and effect. A remedy that acts outside the datastore, such as a restart, has an
-/// effect that nothing can tell before.
+/// Formats a cure: purpose, command line and effect. A remedy that acts outside the datastore, such as a restart, has
+/// an effect that nothing can tell before.
 pub(crate) fn sentence(cure: &Cure, reader: Reader) -> String {
     let command = remedy::line(&cure.remedy, reader);
     let purpose = remedy::purpose(&cure.remedy);
@@ -71,7 +71,8 @@ pub(crate) fn outcome(effect: &Effect) -> String {
     parts.join("; ")
 }
 
-/// Formats the addresses that come free, and when.
+/// Formats the number of addresses that a cure frees, and when: at once, or after a second check has found them unused
+/// again. `None` if it frees none.
 fn released(effect: &Effect) -> Option<String> {
     let Effect {
         addresses,
@@ -79,24 +80,25 @@ fn released(effect: &Effect) -> Option<String> {
         second_check,
         cooldown,
         ..
-    } = effect;
-    if *addresses == 0 {
+    } = *effect;
+    if addresses == 0 {
         return None;
     }
-    let free = |number: usize| format!("frees {}", count(number, "address", "addresses"));
-    let text = match second_check {
-        Some(after) if *at_once == 0 => format!("{} after a second check {after:#} later", free(*addresses)),
-        Some(after) if at_once < addresses => {
-            format!(
-                "{} at once, and {} after a second check {after:#} later",
-                free(*at_once),
-                addresses - at_once
-            )
-        }
-        _ => free(*addresses),
-    };
-    if *cooldown == 0 {
-        return Some(text);
+
+    let frees = |number: usize| format!("frees {}", count(number, "address", "addresses"));
+    let mut text = frees(addresses);
+    if let Some(after) = second_check
+        && at_once < addresses
+    {
+        let later = format!("after a second check {after:#} later");
+        text = if at_once == 0 {
+            format!("{text} {later}")
+        } else {
+            format!("{} at once, and {} {later}", frees(at_once), addresses - at_once)
+        };
     }
-    Some(format!("{text}, each with a cooldown of {cooldown} s"))
+    if cooldown > 0 {
+        text.push_str(&format!(", each with a cooldown of {cooldown} s"));
+    }
+    Some(text)
 }

@@ -6,7 +6,7 @@ use calipam_plan::{Skipped, SuggestedAction};
 use super::Reader;
 use super::remedy::{PART, line};
 
-/// Formats the reason why an object is skipped, and the suggested command.
+/// Formats the reason why an object is skipped and, if there is one, the command that helps.
 pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
     let detail = &skipped.detail;
     let suggestion = match &skipped.suggested_action {

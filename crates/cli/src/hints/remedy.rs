@@ -8,7 +8,7 @@ use calipam_model::config::IpamSetting;
 use super::{Reader, command_elsewhere};
 use crate::render::text::{joined, shell_word};
 
-/// Returns the purpose of a remedy.
+/// Returns the purpose of a remedy, as an order to the reader: `release leaked addresses`.
 pub(crate) fn purpose(remedy: &Remedy) -> &'static str {
     match remedy {
         Remedy::ReleaseLeaked => "release leaked addresses",

@@ -148,8 +148,8 @@ fn name_addresses(explanation: &ServiceExplanation, addresses: &str) -> String {
     format!("name {addresses}, or create the service again: {annotate}")
 }
 
-/// Returns a JSON list with an address of each family that the service asks for: one that it keeps or gets, or a
-/// placeholder.
+/// Returns a JSON list with an address of each family that the service needs: one that it keeps or gets, or a
+/// placeholder, such as `IPV6-ADDRESS`, that the user replaces.
 fn list_of_addresses(explanation: &ServiceExplanation) -> String {
     let mut quoted = Vec::new();
     for family in &explanation.families {

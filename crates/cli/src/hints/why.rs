@@ -19,7 +19,8 @@ const WAITS_FOR: &str = "see what it is waiting for";
 /// The first version of Calico whose pools have an assignment mode.
 const ASSIGNMENT_MODE_SINCE: (u32, u32) = (3, 30);
 
-/// Returns the next steps that cannot be tried, the most likely one first. `has_cure`: a remedy was tried, and helps.
+/// Returns the next steps for a pod or node that cannot be tried in advance, the most likely one first. `has_cure` is
+/// true if a remedy was tried and helps.
 pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation, has_cure: bool) -> Vec<String> {
     match &explanation.state {
         RequestState::Asks => {
@@ -74,7 +75,8 @@ fn steps_for_deleted_node(node: &str, remaining: LeftOfNode) -> Vec<String> {
     steps
 }
 
-/// Returns the step that shows the events of the pod, with its purpose; none for the next pod of a node.
+/// Returns the step that shows the events of the pod, with its purpose. Empty if the question was about the next pod of
+/// a node, which does not exist yet.
 fn describe_pod(explanation: &Explanation, purpose: &str) -> Vec<String> {
     let Some((namespace, name)) = explanation.pod.as_deref().and_then(namespaced) else {
         return Vec::new();
@@ -261,8 +263,8 @@ fn steps_for_full_pools(snapshot: &Snapshot, refused: &Refused) -> Vec<String> {
     steps
 }
 
-/// Returns the step if a setting stops the node from claiming a block, and no pool has a block left: changing the setting
-/// alone was tried, and does not help.
+/// Returns the step if a setting stops the node from claiming a block, and no pool has a block left: changing the
+/// setting alone was tried, and does not help.
 fn no_block_left(refused: &Refused, settings: Vec<IpamSetting>) -> Vec<String> {
     let change = Remedy::Configure(settings);
     let add = pool_like_these(refused);

@@ -11,8 +11,9 @@ pub(crate) fn of_failure(failure: &Failure) -> Option<String> {
     failure.hint.as_ref().map(text)
 }
 
-/// Formats a hint with its command lines.
+/// Formats a hint: each `{}` in its text stands for the next of its calls.
 pub(crate) fn text(hint: &Hint) -> String {
+    // Names in the text can contain braces, too, so no more are replaced than there are calls.
     let mut parts = hint.text.splitn(hint.calls.len() + 1, "{}");
     let mut text = parts.next().unwrap_or_default().to_owned();
     for (call, following) in hint.calls.iter().zip(parts) {
@@ -22,7 +23,7 @@ pub(crate) fn text(hint: &Hint) -> String {
     text
 }
 
-/// Formats a call as a command line.
+/// Formats a call as a command line in backticks or, for some calls, as words about it.
 fn line(call: &Call) -> String {
     match call {
         Call::Name(name) => escape(name).into_owned(),

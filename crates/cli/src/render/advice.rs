@@ -24,7 +24,8 @@ pub(super) fn text(advice: &Advice, text: &mut Text) {
     write(&entries, text);
 }
 
-/// Writes the causes and cures of clusters, the worst first. The commands are for each cluster alone.
+/// Writes the causes and cures of clusters, each with the cluster's name, the worst first. Each command is for its
+/// cluster alone.
 pub(super) fn text_of_fleet<'a>(clusters: impl Iterator<Item = (&'a str, &'a Advice)>, text: &mut Text) {
     let mut entries: Vec<Entry> = Vec::new();
     for (name, advice) in clusters {
@@ -43,7 +44,8 @@ struct Entry {
     lines: Vec<String>,
 }
 
-/// Returns the entries of a cluster, the worst first; of one severity, causes come first.
+/// Returns the entries of a cluster, the worst first; of one severity, causes come first. Each begins with the text in
+/// `cluster`, which is empty if there is only one.
 fn entries(advice: &Advice, cluster: &str, reader: Reader) -> Vec<Entry> {
     let first_line =
         |severity: Severity, text: &str| format!("{:INDENT$}{cluster}{text}", severity.to_string());
@@ -115,6 +117,7 @@ fn number_that_fits(entries: &[Entry], text: &Text) -> usize {
     let mut written = 0;
     for (position, height) in heights.into_iter().enumerate() {
         written += height;
+        // One line is left for the number of the others.
         if position > 0 && written > LINES - 1 {
             return position;
         }
@@ -129,8 +132,8 @@ fn height(lines: &[String], text: &Text) -> usize {
         .sum()
 }
 
-/// Formats causes and cures for a document: a line for each cause and each cure. The commands are for the cluster, whose
-/// name is empty if there is only one.
+/// Formats causes and cures for a document: a line for each cause and each cure. The commands are for the cluster,
+/// whose name is empty if there is only one.
 pub(super) fn plain(cluster: &str, advice: &Advice) -> Vec<String> {
     let entries = for_cluster(cluster, || entries(advice, "", Reader::Document));
     entries.into_iter().flat_map(|entry| entry.lines).collect()

@@ -14,6 +14,7 @@ pub(super) fn bar(part: Count, whole: Count, page: Page) -> String {
     if whole.0 == 0 {
         return "-".to_owned();
     }
+    // With Unicode, a character can be filled by eighths.
     let steps = if page.unicode { WIDTH * 8 } else { WIDTH };
     let filled = filled_steps(part.0, whole.0, steps);
 

@@ -18,7 +18,7 @@ use super::sources::unread;
 use super::table::{Grid, NONE_SINGLY};
 use super::text::{count, dash, thousands};
 
-/// Writes a report as text.
+/// Writes a report as text: the cluster, what helps, in the wide form the use of the pools, and the findings.
 pub(crate) fn text(report: &Report, advice: &Advice, snapshot: &Snapshot, text: &mut Text) {
     text.line(header::cluster(&report.cluster));
     text.line(header::counts(report));
@@ -51,6 +51,7 @@ pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool)
     for found in findings.iter().filter(|found| found.is_new_or_worse()) {
         *new_of_kind.entry(found.kind()).or_default() += 1;
     }
+    // The first finding of a kind is its example. The sort is stable, so the worst ones stay first otherwise.
     if !wide {
         findings.sort_by_key(|found| !found.is_new_or_worse());
     }

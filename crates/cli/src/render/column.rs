@@ -28,7 +28,7 @@ pub(super) enum Form {
     Both,
 }
 
-/// A column with left-aligned cells.
+/// Creates a column with left-aligned cells, which every table shows. `cell` formats the cell of a row.
 pub(crate) fn left<'a, R, T: ToString>(title: &'static str, cell: impl Fn(R) -> T + 'a) -> Column<'a, R> {
     let cell = Box::new(move |row| cell(row).to_string());
     Column {

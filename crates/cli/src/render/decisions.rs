@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use calipam_assign::{Event, NotReclaimed, OwnBlock, Passed};
 use calipam_check::Subject;
 use calipam_model::IpNet;
-use calipam_model::affinity::AffinityKey;
+use calipam_model::affinity::{AffinityKey, AffinityState};
 use calipam_model::block::BlockOwner;
 use calipam_model::cidr::overlap;
 use calipam_model::key::Key;
@@ -216,18 +216,20 @@ fn address_decision(step: DecisionStep, address: &IpAddr, block: &IpNet, detail:
     }
 }
 
-/// Creates a decision about a block of the node itself.
+/// Creates a decision about a block of the node itself: how many addresses are free in it, or why it cannot be used.
+/// The keys are those of the objects that decide it.
 fn own_block_decision(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> Decision {
     let mut keys = block_and_affinity(key);
-    let state = snapshot
+    let affinity = snapshot
         .affinities
         .iter()
         .find(|affinity| affinity.value.key == *key);
-    let state = state
+    let state = affinity
         .map(|affinity| affinity.value.state.clone())
         .unwrap_or_default();
+    // The allocator confirms any other affinity before it uses the block.
     let unconfirmed = match state {
-        calipam_model::affinity::AffinityState::Confirmed => String::new(),
+        AffinityState::Confirmed => String::new(),
         state => format!(" (its affinity was {state})"),
     };
 
@@ -262,7 +264,7 @@ fn own_block_decision(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) 
     }
 }
 
-/// Describes the blocks that a search passed over, by the reasons for that.
+/// Describes the blocks that a search in a pool passed over, by reason, such as `: 3 full, 1 reserved`.
 fn passed_over(passed: Passed) -> String {
     let mut parts: Vec<String> = Vec::new();
     for (number, reason) in [
@@ -278,6 +280,7 @@ fn passed_over(passed: Passed) -> String {
             parts.push(format!("{number} {reason}"));
         }
     }
+    // A pool in which there was not even a block to pass over.
     if parts.is_empty() {
         return ": it is too small for one".to_owned();
     }

@@ -47,7 +47,8 @@ impl<'a> DifferenceDocument<'a> {
     }
 }
 
-/// Formats `… · read at 2026-11-21T10:15:00Z`.
+/// Formats `… · read at 2026-11-21T10:15:00Z`. If the time of the state is not known, that of its newest record is
+/// shown.
 fn state(cluster: &ClusterIdentity, has_known_time: bool) -> String {
     let said = if has_known_time {
         "read at"
@@ -137,6 +138,7 @@ fn numbers_of_addresses(difference: &Difference<'_>, wide: bool) -> Grid {
         rows.push(SumRow::of("pool", pool));
     }
 
+    // The nodes are sorted by name, unless only those with the most changes are shown.
     let mut nodes: Vec<&NamedSum> = sums.by_node.iter().collect();
     let mut left_out = 0;
     if !wide && nodes.len() > NODES_SHOWN {
@@ -298,7 +300,7 @@ fn finding_row(summary: &FindingSummary, change: &'static str, states: [String; 
     }
 }
 
-/// Formats the old and new values of the changed fields.
+/// Formats the old and the new values of the changed fields, in this order. A field that was added has no old value.
 fn fields(change: &ObjectChange) -> [String; 2] {
     let mut old = Vec::new();
     let mut new = Vec::new();
@@ -349,8 +351,8 @@ fn words_of_blocks(blocks: &[BlockState]) -> String {
     descriptions.join("; ")
 }
 
-/// Creates a table with a row for each difference. Unless the table is wide, a row stands for all changes of one kind to
-/// objects of one kind, and shows one of them as an example.
+/// Creates a table with a row for each difference. Unless the table is wide, a row stands for all changes of one kind
+/// to objects of one kind, and shows one of them as an example.
 fn table(rows: &[Row], wide: bool) -> Grid {
     let columns = vec![
         left("WHAT", |row: &Row| row.kind.name()).in_both_forms(),

@@ -95,7 +95,8 @@ pub(crate) enum Printed {
 }
 
 impl Printed {
-    /// Renders a document in a format. Fails if the document does not support that format.
+    /// Renders a document in a format, to be written later among others. Fails if the document does not have that
+    /// format.
     pub(crate) fn of(document: &impl Document, format: Format, page: Page) -> io::Result<Self> {
         Ok(match format {
             Format::Table | Format::Wide => {

@@ -46,7 +46,7 @@ struct Rule {
 }
 
 impl Rules {
-    /// Returns the named rules, each once; all rules if none is named.
+    /// Returns the named rules, each once, in the order of the names. Without names, returns all rules, as a list.
     pub(crate) fn of(named: &[Code]) -> Self {
         let mut codes: Vec<Code> = Vec::new();
         for code in if named.is_empty() { Code::ALL } else { named } {

@@ -55,6 +55,7 @@ impl<'a> WithFindings<'a, Report> {
 impl<'a, T> WithFindings<'a, T> {
     /// Combines a view with its findings. The sources in `partly_read` were read only in part.
     pub(super) fn new(content: &'a T, findings: &'a [Finding], partly_read: &[Source]) -> Self {
+        // A view is of one cluster, which needs no name.
         let found = |finding| Found {
             place: 0,
             cluster: "",
@@ -71,7 +72,7 @@ impl<'a, T> WithFindings<'a, T> {
         }
     }
 
-    /// Adds findings between clusters.
+    /// Adds findings between clusters, such as an address that two of them use, each with the other cluster's name.
     pub(super) fn and_between(mut self, between: &'a [(&'a str, &'a Finding)]) -> Self {
         let found = |&(cluster, finding): &(&'a str, &'a Finding)| Found {
             place: 0,
@@ -127,6 +128,7 @@ impl<'a> ChangesOf<'a> {
 
         let number = |change| counts.get(&change).copied().unwrap_or_default();
         Some(Self {
+            // Of reports from several times, the earliest one tells since when all are compared.
             since: times.into_iter().min()?,
             new: number(Change::New),
             worse: number(Change::Worse),

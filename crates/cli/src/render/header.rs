@@ -8,7 +8,7 @@ use super::text::{count, escape, thousands};
 /// The number of GUID characters that are shown, which is enough to distinguish clusters.
 const GUID_SHOWN: usize = 16;
 
-/// Formats `Cluster 0f0e1d2c3b4a5968`.
+/// Formats `Cluster 0f0e1d2c3b4a5968`, with the beginning of the cluster's GUID.
 pub(super) fn guid(guid: &str) -> String {
     let guid: String = guid.chars().take(GUID_SHOWN).collect();
     if guid.is_empty() {

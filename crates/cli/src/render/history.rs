@@ -10,14 +10,19 @@ use super::header;
 use super::output::Text;
 use super::text::{count, dash, short_utc, to_seconds};
 
-/// Formats the period that a history covers.
+/// etcd's first revision. If it is still the oldest one, nothing was compacted.
+pub(crate) const FIRST_REVISION: &str = "1";
+/// The length of a time stamp up to its seconds.
+const UP_TO_SECONDS: usize = 19;
+
+/// Formats the period that a history covers, and what is not known about other times.
 fn describe_reach(reach: &Reach) -> String {
     match reach {
         Reach::Etcd {
             oldest_revision,
             newest_revision,
             ..
-        } if oldest_revision == "1" => {
+        } if oldest_revision == FIRST_REVISION => {
             format!("etcd has everything from the beginning up to revision {newest_revision}")
         }
         Reach::Etcd {
@@ -109,7 +114,7 @@ impl Document for History {
     }
 }
 
-/// The columns of the table of events.
+/// Returns the columns of the table of events.
 fn event_columns<'a>(wide: bool) -> Vec<Column<'a, &'a Event>> {
     vec![
         right("REVISION", |event: &Event| dash(event.revision)),
@@ -154,7 +159,8 @@ fn time(when: &When) -> String {
     }
 }
 
-/// Describes who had and has the address or block of an event, and who changed it.
+/// Describes who had the address or block of an event before, who has it after, and which run of calipam changed it.
+/// Empty if nothing of this is known.
 fn who(event: &Event, wide: bool) -> String {
     let mut parts = Vec::new();
     match (&event.before, &event.after) {
@@ -168,8 +174,8 @@ fn who(event: &Event, wide: bool) -> String {
         parts.push(event.detail.clone());
     }
     if let Some(run) = &event.by {
-        let to_seconds = run.started_at.get(..19).unwrap_or(&run.started_at);
-        let started_at = to_seconds.replace('T', " ");
+        let up_to_seconds = run.started_at.get(..UP_TO_SECONDS).unwrap_or(&run.started_at);
+        let started_at = up_to_seconds.replace('T', " ");
         parts.push(format!("by calipam, run of {started_at}: {}", run.command));
     }
     if event.origin == Origin::Journal {

@@ -119,7 +119,7 @@ fn yaml_line(line: &str) -> String {
     shown
 }
 
-/// Splits a line into key and value, if it has a key.
+/// Splits a line of YAML into key and value; `None` if it has no key. A quoted key keeps its quotes.
 fn split_key(text: &str) -> Option<(&str, &str)> {
     let key_end = if let Some(quoted) = text.strip_prefix('"') {
         let mut is_escaped = false;
@@ -141,16 +141,16 @@ fn split_key(text: &str) -> Option<(&str, &str)> {
     Some((&text[..key_end], value.strip_prefix(' ').unwrap_or(value)))
 }
 
-/// Formats a text as a scalar of YAML.
+/// Formats a text as a scalar of YAML, with escapes for unsafe characters. Only a scalar in double quotes can have
+/// them.
 fn yaml_text(text: &str) -> String {
-    if text.starts_with('"') || !text.chars().any(is_unsafe) {
-        yaml_string(text)
-    } else {
-        format!(
-            "\"{}\"",
-            yaml_string(&text.replace('\\', "\\\\").replace('"', "\\\""))
-        )
+    let is_quoted = text.starts_with('"');
+    if is_quoted || !text.chars().any(is_unsafe) {
+        return yaml_string(text);
     }
+    // Within double quotes, backslashes and quotes need an escape, too.
+    let content = text.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{}\"", yaml_string(&content))
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ struct Writer<'t> {
 }
 
 impl Writer<'_> {
-    /// Writes a part of the document.
+    /// Writes a part of the document: collects the words of a paragraph or item, and writes them at its end.
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Start(Tag::Strong | Tag::Heading { .. }) => self.style = STRONG,
@@ -66,6 +66,7 @@ impl Writer<'_> {
                 self.flush();
                 self.blank_line();
             }
+            // The paragraphs of a list's items follow each other without blank lines.
             Event::Start(Tag::Paragraph) if self.items == 0 => self.blank_line(),
             Event::End(TagEnd::Paragraph) => self.flush(),
 

@@ -70,7 +70,7 @@ impl Text {
         }
     }
 
-    /// Adds the facts of `whole` that `before` does not have.
+    /// Adds the facts of the text `whole` that the text `before` does not have, or has with another value.
     pub(crate) fn facts_beyond(&mut self, whole: &Self, before: &Self) {
         let facts_before: Vec<_> = before.facts().collect();
         for fact in whole.facts() {

@@ -6,14 +6,15 @@ use calipam_model::snapshot::{Coverage, DatastoreKind, Source, WhySkipped};
 
 use super::text::join;
 
-/// Formats the sources that were not read, with the reasons. Omits those of which a part was read, and sources that do
-/// not exist in this kind of cluster.
+/// Formats the sources that were not read, with the reasons; `None` if there are none. Omits those of which a part was
+/// read, and sources that do not exist in this kind of cluster.
 pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (source, coverage) in coverage {
         let Coverage::Skipped(reason) = coverage else {
             continue;
         };
+        // Most clusters have no KubeVirt, and lack nothing then.
         let is_absent = match reason {
             WhySkipped::NotInCalico2 => true,
             WhySkipped::NotInstalled(_) => *source == Source::Machines,
@@ -50,6 +51,7 @@ pub(crate) fn words(source: Source) -> String {
         Source::KubeControllersConfiguration => "KubeControllersConfiguration".into(),
         Source::IpamConfig => "IPAMConfig".into(),
         Source::IpamConfiguration => "IPAMConfiguration".into(),
+        // From `IpPools` to `ip pools`, for example.
         other => {
             let mut words = String::new();
             for c in other.to_string().chars() {

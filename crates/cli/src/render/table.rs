@@ -113,13 +113,18 @@ impl Grid {
         Self::new(wide, kinds, columns)
     }
 
-    /// Appends the rows of another list. A column that only one list has contains dashes in the rows of the other.
+    /// Appends the rows of another list of the same kind. A column that only one list has, at its position in that
+    /// list, contains dashes in the rows of the other.
     pub(crate) fn extend(&mut self, other: Self) {
         let rows_before = self.rows;
         self.rows += other.rows;
         for (position, mut column) in other.columns.into_iter().enumerate() {
-            match self.columns.iter_mut().find(|own| own.title == column.title) {
-                Some(own) => own.cells.append(&mut column.cells),
+            match self
+                .columns
+                .iter_mut()
+                .find(|existing| existing.title == column.title)
+            {
+                Some(existing) => existing.cells.append(&mut column.cells),
                 None => {
                     column.cells.splice(..0, vec![no_cell(); rows_before]);
                     self.columns.insert(position.min(self.columns.len()), column);
@@ -131,7 +136,8 @@ impl Grid {
         }
     }
 
-    /// Joins the lists of several clusters, with the cluster in the first column.
+    /// Joins the lists of several clusters, each with its cluster's name, into one with the cluster in the first
+    /// column.
     pub(crate) fn of_clusters<'a>(lists: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
         let mut names: Vec<&str> = Vec::new();
         let mut lists = lists.into_iter();
@@ -204,7 +210,9 @@ impl Grid {
         Ok(table + &on_page(&note, 0, page) + "\n")
     }
 
-    /// Builds the table, without styles and with separators.
+    /// Builds the table without styles. Separators mark the ends of cells and rows, where [`Self::styled`] puts the
+    /// styles after the layout. `widths` are those of the columns; without them, each column is as wide as its widest
+    /// cell.
     fn table(&self, widths: Option<&[usize]>, page: Page) -> Table {
         let mut table = Table::new();
         table.load_style(SEPARATED);
@@ -256,7 +264,7 @@ impl Grid {
     }
 }
 
-/// Groups rows by kind, in the order of the kinds.
+/// Groups rows by kind. Returns the rows of each kind, in the order of the kinds.
 pub(crate) fn by_kind<R: Copy, K: Ord>(
     rows: impl IntoIterator<Item = R>,
     kind: impl Fn(R) -> K,
@@ -282,6 +290,7 @@ impl Cells {
             title: column.title,
             is_right: column.is_right,
             hidden: column.hidden,
+            // A column for wide tables is shown there even if it is empty.
             if_any: column.if_any && !(column.wide && wide),
             cells,
         }

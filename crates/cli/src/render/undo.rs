@@ -74,6 +74,7 @@ impl<'a> UndoDocument<'a> {
 
         let mut restored = Vec::new();
         for step in plan.steps() {
+            // Objects that are written only to stop late writes of the run.
             for object in &step.fences {
                 restored.push(row(step, object, KEEP));
             }
@@ -167,8 +168,8 @@ fn restored_table(restored: &[Restored], wide: bool) -> Grid {
     Grid::short(wide, FEW, restored, columns, kind_of_row, example)
 }
 
-/// Creates the table of objects that are not restored. A list of more than [`FEW`] rows is shown in the short form, with
-/// a row for each reason.
+/// Creates the table of objects that are not restored. A list of more than [`FEW`] rows is shown in the short form,
+/// with a row for each reason.
 fn skipped_table(skipped: &[NotRestored], wide: bool) -> Grid {
     fn objects(step: &NotRestored) -> String {
         step.objects.join(", ")

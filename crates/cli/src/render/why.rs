@@ -107,7 +107,7 @@ impl<'a> Why<'a> {
     }
 }
 
-/// Lists the cures, and then what cannot be tried.
+/// Lists the cures that were tried, and then the steps that cannot be tried. After a refusal, each is an alternative.
 fn steps(snapshot: &Snapshot, explanation: &Explanation, cures: &[Cure]) -> Vec<String> {
     let mut steps = Vec::new();
     for cure in cures {
@@ -189,7 +189,7 @@ fn step_name(step: &TunnelStep) -> &'static str {
     }
 }
 
-/// Formats the future of a tunnel's address in one sentence.
+/// Formats in one sentence what calico-node does with a tunnel's address when it starts.
 fn tunnel_sentence(tunnel: &TunnelAnswer) -> String {
     let name = tunnel.kind.name();
     let address = tunnel.has.map(|address| address.to_string()).unwrap_or_default();
@@ -271,7 +271,7 @@ pub(super) fn write_decisions(decisions: &[Decision], datastore: DatastoreKind, 
     }
 }
 
-/// The columns of the table of decisions.
+/// Returns the columns of the table of decisions.
 fn decision_columns<'a>(datastore: DatastoreKind) -> Vec<Column<'a, &'a Decision>> {
     let objects = move |decision: &Decision| {
         let names = decision.keys.iter().map(|key| object_in(datastore, key));

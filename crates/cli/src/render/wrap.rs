@@ -47,7 +47,7 @@ pub(crate) fn cut_words(text: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(joined(text.split(' ').map(|word| cut_word(word, longest)), " "))
 }
 
-/// Shortens a word to a width, but keeps the characters that close it.
+/// Shortens a word to the width `longest`, with `…` in place of its end, but keeps the characters that close it.
 fn cut_word(word: &str, longest: usize) -> Cow<'_, str> {
     if display_width(word) <= longest {
         return Cow::Borrowed(word);
@@ -80,6 +80,7 @@ pub(super) fn shorten_handles(text: &str) -> Option<String> {
     let mut rest = text;
     while let Some(dot) = rest.find('.') {
         let (before, after) = rest.split_at(dot + 1);
+        // So many hexadecimal digits after a dot are a container ID.
         let digits = after.bytes().take_while(u8::is_ascii_hexdigit).count();
         shown.push_str(before);
         if digits >= HASH {

@@ -197,7 +197,8 @@ fn check_one(
     })
 }
 
-/// Sets the changes in each cluster's report, and returns a note for each cluster that is no longer in the fleet.
+/// Sets the changes since the earlier report in each cluster's report. `dropped` has the findings of each cluster that
+/// were not confirmed. Returns a note for each cluster that is no longer in the fleet.
 fn note_changes(
     mut earlier: EarlierFleet,
     clusters: &mut [Cluster],

@@ -36,12 +36,14 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
         address,
         journals: journals_folder(),
     };
+    // The console of a cluster keeps its document for the list.
     let print_one = |cluster: &Named, console: &Console| match reader.read(cluster, console)? {
         ReadOfCluster::Read(history) => Ok(ReadOfCluster::Read((print(&history, console)?, ()))),
         ReadOfCluster::Unreadable(reason) => Ok(ReadOfCluster::Unreadable(reason)),
     };
     let (mut list, _) = documents(fleet, &args.fleet, console, "cannot be read", print_one)?;
 
+    // Most clusters of a fleet do not know the address.
     list.omits = Some(Outcome::Refused);
     let with_events = list
         .clusters
@@ -94,7 +96,8 @@ impl HistoryReader<'_> {
     }
 }
 
-/// Returns the history from etcd's revisions, or the current records of another datastore.
+/// Returns the history of an address from etcd's revisions, or the events that the current records of a datastore
+/// without revisions tell.
 async fn of_datastore(access: Access<'_>, address: IpAddr, journals: Option<&Path>) -> Result<History> {
     let result = history(access, Object::Address(address), journals).await;
     let lacks_revisions = result

@@ -23,14 +23,17 @@ const LINKS: [&str; 5] = [
 ];
 /// The name of a link that can replace another program, and is created only on request.
 const CALICOCTL: &str = "calicoctl";
+/// The folder in `share` for zsh's functions, which zsh reads only if it is set up to.
+const ZSH_FOLDER: &str = "zsh/site-functions";
 /// The shells that load completion scripts from a folder in `share`: the shell's program, and the folder.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions"),
-    ("zsh", "zsh/site-functions"),
+    ("zsh", ZSH_FOLDER),
     ("fish", "fish/vendor_completions.d"),
 ];
 
-/// Creates or removes links and files.
+/// Creates the links to this program in a directory and, on request, the completion scripts and man pages beside it.
+/// With `--remove`, removes all of them. The outcome is [`Outcome::Refused`] if a different file is in the way of any.
 pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome> {
     let directory = &args.directory;
     if !directory.is_dir() {
@@ -52,6 +55,7 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome>
     let mut all_installed = true;
     for name in links {
         let path = directory.join(name);
+        // The others are created even if one cannot be.
         let is_installed = leads_to(&path, &program);
         let create = || symlink(&program, &path);
         all_installed &= install(&path, is_installed, args.force, console, create)
@@ -66,7 +70,7 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome>
                 .map_err(Failure::io_at("write", &path))?;
         }
         if is_in_path("zsh") {
-            let folder = share.join(SHELLS[1].1);
+            let folder = share.join(ZSH_FOLDER);
             console.hint(&format!("zsh reads {} if it is in its `fpath`", quoted(&folder)));
         }
     }

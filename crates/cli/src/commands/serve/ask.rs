@@ -21,7 +21,8 @@ use crate::render::{document, html};
 pub(super) const FORMS: &str =
     "/api/v1/ip/ADDRESS, /api/v1/pod/NAMESPACE/NAME, /api/v1/node/NAME and /api/v1/handle/ID";
 
-/// Parses the path of a question; `None` for other paths and invalid names.
+/// Parses the path of a question about an object, such as `/api/v1/pod/default/web-0`; `None` for other paths and
+/// invalid names.
 pub(super) fn parse_path(path: &str) -> Option<Object> {
     let (kind, name) = path.strip_prefix("/api/v1/")?.split_once('/')?;
     match kind {
@@ -36,7 +37,8 @@ pub(super) fn parse_path(path: &str) -> Option<Object> {
     }
 }
 
-/// Parses the query of the form on the page: `q=TEXT`.
+/// Parses the query of the form on the page, `q=TEXT`, in which a form writes `+` for a space. The kind of the object
+/// is found out later. Returns `None` for an empty text.
 pub(super) fn parse_query(query: &str) -> Option<Object> {
     let encoded = query.split('&').find_map(|part| part.strip_prefix("q="))?;
     let entered = decoded(&encoded.replace('+', " "))?;

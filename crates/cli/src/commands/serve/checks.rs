@@ -100,8 +100,8 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Checks the cluster once. If the cluster is followed, reads only the changes since the last check, otherwise
-    /// everything. `begin` is the time at which the check began.
+    /// Checks the cluster once, and returns the report with what it is about. If the cluster is followed, reads only
+    /// the changes since the last check, otherwise everything. `begin` is the time at which the check began.
     pub(super) async fn check(&mut self, begin: Instant) -> Result<Success> {
         let checker = Checker::new(&self.args.options)?;
         self.revision = None;
@@ -149,7 +149,7 @@ impl<'a> Checks<'a> {
         self.success(&checker, findings, took).ok()
     }
 
-    /// Makes the result of a check that took this time. Leaves out the findings that the options do not ask for, with
+    /// Creates the result of a check that took this time. Leaves out the findings that the options do not ask for, with
     /// their causes.
     fn success(&mut self, checker: &Checker<'_>, findings: AllFindings, took: Duration) -> Result<Success> {
         let AllFindings {
@@ -189,6 +189,7 @@ impl<'a> Checks<'a> {
             return Ok(());
         };
 
+        // The recorded history is used as soon as it has been read.
         if let Some(thread) = self.past_trends.take_if(|thread| thread.is_finished())
             && let Ok(Some(past)) = thread.join()
         {
@@ -196,6 +197,7 @@ impl<'a> Checks<'a> {
         }
 
         let step = live.step(access).await?;
+        // `Whole` without a reason is the regular read of everything, which comes seldom.
         self.is_rare = matches!(step, Step::Whole(None));
         match step {
             Step::Changes(_) | Step::Whole(None) => {}
@@ -245,7 +247,8 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Returns the pause after a check that lasted `took`.
+    /// Returns the shortest pause after a check that lasted `took`, so that checks use only a part of a processor. Rare
+    /// checks need none.
     fn rest_for(&self, took: Duration) -> Duration {
         if self.is_rare {
             return Duration::ZERO;

@@ -53,11 +53,13 @@ impl FindingEvents {
         }
     }
 
-    /// Sends the new findings of each check until the checks end.
+    /// Sends the new findings of each check as events until the checks end. After a failure, tries again, and warns
+    /// only of the first of several failures.
     pub(super) async fn run(mut self, mut served: watch::Receiver<Arc<Served>>, console: Console) {
         let mut is_failing = false;
         let mut next_round = Instant::now();
         loop {
+            // Waits for the next check, or for the time of the next round. An error means that there is no other check.
             if let Ok(Err(_)) = timeout_at(next_round, served.changed()).await {
                 return;
             }
@@ -86,7 +88,8 @@ impl FindingEvents {
         }
     }
 
-    /// Sends the events of one round. Returns true if more events remain.
+    /// Sends the events of one round, and remembers their findings. Returns true if more events remain for another
+    /// round.
     async fn send(&mut self, success: &Success) -> Result<bool, calipam_datastore::Error> {
         let current: BTreeSet<(Code, &Subject)> = success
             .report
@@ -105,7 +108,8 @@ impl FindingEvents {
         Ok(round.has_more)
     }
 
-    /// Returns the events that are sent next.
+    /// Returns the events that are sent next: at most [`TOGETHER`] of the findings that were not sent yet. Only the
+    /// first [`MOST`] findings, which are the worst, are sent at all.
     fn next_round(&self, success: &Success) -> Round {
         let snapshot = success.snapshot();
         let mut round = Round::default();
@@ -127,7 +131,8 @@ impl FindingEvents {
     }
 }
 
-/// Creates the event of a finding; `None` if neither its pod nor its node exists.
+/// Creates the event of a finding, which is about its pod or, if none exists, about its node. `None` if there is
+/// neither, since every event of Kubernetes is about an object.
 fn event(finding: &Finding, advice: &Advice, snapshot: &Snapshot) -> Option<Event> {
     let cure = advice
         .cure_of(finding)
@@ -178,7 +183,8 @@ fn find_pod(full_name: &str, snapshot: &Snapshot) -> Option<Regarding> {
     })
 }
 
-/// Finds the first node of a finding that exists in the cluster.
+/// Finds the first node of a finding that exists in the cluster; `None` if there is none. The node that the finding is
+/// about comes before those in its evidence.
 fn find_node(finding: &Finding, snapshot: &Snapshot) -> Option<Regarding> {
     let subject = match &finding.subject {
         Subject::Node(name) | Subject::Affinity { node: name, .. } => Some(name),

@@ -18,7 +18,8 @@ impl Hosts {
     }
 
     /// True if each host in a request is an address, `localhost`, a name that ends with `.localhost`, or an allowed
-    /// name. Browsers always send a host.
+    /// name. Otherwise a web page could read the report by giving its own name the server's address. Browsers always
+    /// send a host.
     pub(super) fn admit<B>(&self, request: &Request<B>) -> bool {
         if let Some(authority) = request.uri().authority()
             && !self.admits(authority.host())

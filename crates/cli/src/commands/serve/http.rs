@@ -34,11 +34,12 @@ use crate::render::html;
 
 /// The maximum number of concurrent connections that can request all paths.
 const CONNECTIONS: usize = 64;
-/// The maximum number of streams of events, each on one of the [`CONNECTIONS`], so that open pages leave room for others.
+/// The maximum number of streams of events, each on one of the [`CONNECTIONS`], so that open pages leave room for
+/// others.
 const STREAMS: usize = 32;
-/// The maximum number of further connections, for probes and metrics only, so that a kubelet does not wait for slow readers.
-/// Connections beyond this number wait. Among a thousand silent clients, a probe waits for at most [`PROBE`], and the
-/// usual limit of 1,024 open files is enough.
+/// The maximum number of further connections, for probes and metrics only, so that a kubelet does not wait for slow
+/// readers. Connections beyond this number wait. Among a thousand silent clients, a probe waits for at most [`PROBE`],
+/// and the usual limit of 1,024 open files is enough.
 const PROBES: usize = 512;
 /// The time limit for the head of a request, and for idle connections.
 const HEAD: Duration = Duration::from_secs(10);
@@ -57,6 +58,10 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(3);
 
 /// The time after which a browser asks again for a page that is not there yet.
 const RELOAD_SECONDS: &str = "2";
+/// The time after which other clients are told to ask again for a report that is not there yet.
+const RETRY_SECONDS: &str = "10";
+/// The pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 const OTHER_NAME: &str =
     "use this server's address or `localhost`; other names must be allowed with `--allow-host NAME`";
@@ -111,7 +116,8 @@ pub(super) async fn serve(
             place,
         }) = accepted
         else {
-            sleep(Duration::from_millis(50)).await;
+            // A file descriptor can become free during the pause.
+            sleep(ACCEPT_PAUSE).await;
             continue;
         };
 
@@ -122,9 +128,11 @@ pub(super) async fn serve(
             serve_connection(stream, answers, &state, &asking, stopping).await;
             drop(place);
         });
+        // Forgets the connections that have ended.
         while connections.try_join_next().is_some() {}
     };
 
+    // No other connection is accepted, and those that are open finish the answer that they have begun.
     drop(listener);
     stop_sender.send_replace(());
     let _ = timeout(SHUTDOWN_LIMIT, async {
@@ -148,6 +156,7 @@ async fn accept(
     places: &Arc<Semaphore>,
     probes: &Arc<Semaphore>,
 ) -> Option<Accepted> {
+    // If all places are taken, the reserved ones still answer the probes of Kubernetes.
     let (place, answers) = tokio::select! {
         biased;
         place = Arc::clone(places).acquire_owned() => (place, Answers::All),
@@ -288,11 +297,12 @@ fn events(
 /// Answers a question with the data of the last successful check.
 async fn answer_question(object: Object, served: &Served, format: Format, asking: &Semaphore) -> Answer {
     let Some(success) = &served.success else {
-        return with_header(not_ready(served, format), RETRY_AFTER, "10");
+        return with_header(not_ready(served, format), RETRY_AFTER, RETRY_SECONDS);
     };
     let Ok(_place) = asking.acquire().await else {
         return not_ready(served, format);
     };
+    // On a thread of its own, since it can take a while, and other requests must be answered.
     let asked = Arc::clone(success);
     let answered = tokio::task::spawn_blocking(move || ask::answer(object, &asked.snapshot(), format)).await;
     match answered {
@@ -341,10 +351,11 @@ async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking
 const NOT_YET: &str = "# HELP calipam_up 1 if the last check could read the cluster and check it, otherwise 0.\n\
                        # TYPE calipam_up gauge\ncalipam_up 0\n";
 
-/// Answers with a document of the last successful check, and the check's age.
+/// Answers with a document of the last successful check, and the check's age in headers. Before the first one, answers
+/// that there is none yet.
 async fn report(served: &Arc<Served>, content_type: &'static str, text: Text, asking: &Semaphore) -> Answer {
     let Some(success) = &served.success else {
-        return with_header(not_ready(served, Format::Wide), RETRY_AFTER, "10");
+        return with_header(not_ready(served, Format::Wide), RETRY_AFTER, RETRY_SECONDS);
     };
     match text_of(served, text, asking).await {
         Ok(text) => with_date(
@@ -355,11 +366,13 @@ async fn report(served: &Arc<Served>, content_type: &'static str, text: Text, as
     }
 }
 
-/// Returns a document, which is formatted when it is first requested.
+/// Returns a document, which is formatted when it is first requested; `None` if there is no check yet. The error is the
+/// answer to send instead.
 async fn text_of(served: &Arc<Served>, text: Text, asking: &Semaphore) -> Result<Option<Bytes>, Answer> {
     let Ok(_place) = asking.acquire().await else {
         return Err(not_ready(served, Format::Wide));
     };
+    // On a thread of its own, since it can take a while.
     let asked = Arc::clone(served);
     match tokio::task::spawn_blocking(move || asked.text(text)).await {
         Ok(Ok(text)) => Ok(text),
@@ -380,7 +393,7 @@ fn with_date(response: Answer, success: &Success) -> Answer {
     with_header(response, AGE, &success.age().as_secs().to_string())
 }
 
-/// Answers a health probe, with an error unless there is a current report.
+/// Answers a health probe, with an error unless the report is from a check that ended within the time `current`.
 fn health(served: &Served, current: Duration) -> Answer {
     match &served.success {
         Some(success) if success.age() <= current => plain(StatusCode::OK, "ok"),

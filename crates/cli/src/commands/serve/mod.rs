@@ -87,6 +87,7 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     let check = move || check_again_and_again(args, global, console, interval, sender);
     let checking = connect::on_thread("checks", check)?;
 
+    // A report is current for several intervals, so that one slow check does not fail the health probe.
     let stop = until_stopped(signal, served.clone());
     let current = interval.saturating_mul(INTERVALS_OF_A_CURRENT_REPORT);
     let server = ServerState {
@@ -129,6 +130,7 @@ async fn check_again_and_again(
         let begin = Instant::now();
         match checks.check(begin).await {
             Ok(success) => results.publish(success),
+            // Wrong options do not become right. Later, the same kind of failure can be a file that is being changed.
             Err(failure) if results.is_first() && failure.kind == Kind::Usage => return failure,
             Err(failure) => results.publish_failure(&failure, begin.elapsed()),
         }

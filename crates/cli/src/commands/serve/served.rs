@@ -26,8 +26,8 @@ pub(super) struct Served {
     run: Option<RunMetrics>,
     /// The last successful check.
     pub success: Option<Arc<Success>>,
-    /// The version of the page: that of the last successful check, followed by `failed` after a failed check. The page's script
-    /// compares it with the version that the browser shows.
+    /// The version of the page: that of the last successful check, followed by `failed` after a failed check. The
+    /// page's script compares it with the version that the browser shows.
     pub version: String,
     /// The message and time of the last check, if it failed.
     failure: Option<(String, Timestamp)>,
@@ -104,7 +104,7 @@ impl Success {
         self.snapshot.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a document, which is formatted when it is first requested.
+    /// Returns a document of this check, which is formatted when it is first requested, and kept for later requests.
     fn text(&self, text: Text) -> io::Result<&Bytes> {
         let cached = &self.texts[text as usize];
         if let Some(written) = cached.get() {
@@ -151,7 +151,8 @@ impl Served {
         }
     }
 
-    /// Creates the state after a failed check: the last report of a successful check, and a notice that this report is old.
+    /// Creates the state after a failed check: the last report of a successful check, and a notice that this report is
+    /// old.
     pub(super) fn failed(&self, failure: &Failure, took: Duration) -> Self {
         let live = self.success.as_ref().and_then(|success| success.counts);
         let run = RunMetrics {
@@ -182,7 +183,8 @@ impl Served {
         }
     }
 
-    /// Returns a document, which can take a while; `None` before the first result.
+    /// Returns a document of the last successful check, which can take a while to format; `None` before the first
+    /// result. The metrics also tell about the last run, and the page about its failure.
     pub(super) fn text(&self, text: Text) -> io::Result<Option<Bytes>> {
         let document = match &self.success {
             Some(success) => Some(success.text(text)?),

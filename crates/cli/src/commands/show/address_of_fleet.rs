@@ -25,8 +25,8 @@ struct ClusterView {
     events: Vec<Event>,
 }
 
-/// Reads an address in each cluster, compares the clusters, and returns the document of each. Clusters that have nothing
-/// at the address have a document, too, whose outcome says so.
+/// Reads an address in each cluster, compares the clusters, and returns the document of each. Clusters that have
+/// nothing at the address have a document, too, whose outcome says so.
 pub(super) fn run(address: IpAddr, args: &FleetArgs, fleet: &Fleet, console: &Console) -> Result<FleetList> {
     // Hints would be repeated for each cluster.
     let quiet = Console {
@@ -75,7 +75,8 @@ pub(super) fn run(address: IpAddr, args: &FleetArgs, fleet: &Fleet, console: &Co
     Ok(list)
 }
 
-/// Reads an address in a cluster, and, if the cluster has a group, its part in the comparison with the others.
+/// Reads what a cluster knows about an address. If the cluster has a group, also returns its report, for the comparison
+/// with the other clusters of the group: they route to each other, and must not have the same addresses.
 fn read_address(
     named: &Named,
     address: IpAddr,

@@ -60,7 +60,8 @@ fn answered_at_once(access: Access<'_>, args: &ShowArgs, console: &Console) -> O
     }
 }
 
-/// Prints an address from a few requests, then reads everything, and prints what only that shows.
+/// Prints what a few requests tell about an address, then reads everything, and prints what only that shows. So a
+/// person need not wait for all of it.
 async fn answer_then_check(
     access: Access<'_>,
     address: IpAddr,
@@ -113,7 +114,7 @@ async fn read(access: Access<'_>, args: &ShowArgs) -> Result<(Snapshot, Subject)
             let (snapshot, id) = calipam_workflow::read_around_handle(access, &begin).await?;
             (snapshot, Object::Handle(id))
         }
-        _ => unreachable!("a usage error"),
+        _ => unreachable!("--quick with anything but an address or a handle is a usage error"),
     };
     Ok((snapshot, Subject::Object(object)))
 }

@@ -126,7 +126,8 @@ fn lists_pools(args: &ShowArgs) -> bool {
     args.subject() == Subject::Pools
 }
 
-/// Runs `show` on a cluster.
+/// Runs `show` on a cluster of the fleet. If the cluster has none of the named objects, which other clusters can have,
+/// the result has the failure, and the outcome is [`Outcome::Refused`].
 fn show_cluster(
     cluster: &Named,
     args: &ShowArgs,
@@ -177,8 +178,8 @@ struct NamesOfCluster {
     not_found: Vec<Failure>,
 }
 
-/// Returns the errors about names that were found in no cluster. If no cluster has a document, returns the errors of
-/// the first cluster.
+/// Returns the errors about names that no cluster has: those that all clusters with a document report. If no cluster
+/// has a document, returns the errors of the first cluster, which stand for those of all.
 fn missing_everywhere(mut clusters: Vec<NamesOfCluster>) -> Vec<Failure> {
     // Clusters with a document have an error for each name that they lack.
     clusters.sort_by_key(|cluster| !cluster.is_shown);
@@ -209,7 +210,8 @@ fn taken(snapshot: &Snapshot) -> Vec<IpNet> {
 }
 
 impl Pools {
-    /// Counts the pools, and the addresses of the enabled ones for IPv4.
+    /// Counts the pools, and the addresses of the enabled pools for IPv4. Those for IPv6 are left out, since next to
+    /// their sizes all other numbers vanish.
     fn of(snapshot: &Snapshot) -> Self {
         let pools = views::pools(snapshot).pools;
         let mut in_use: u128 = 0;

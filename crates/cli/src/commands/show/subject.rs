@@ -62,7 +62,8 @@ fn write(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<()>
 /// The maximum number of cells, which limits a map to a few screens.
 const CELLS: u32 = 2048;
 
-/// Creates the maps of all pools, with the findings of a single read.
+/// Creates the maps of all pools, with the findings of a single read. The limits leave out the details that only the
+/// page of a check shows.
 fn map(snapshot: &Snapshot) -> MapList {
     let report = check(snapshot, &Options::default());
     let limits = MapLimits {
@@ -91,9 +92,10 @@ fn print_address(
     Ok(outcome)
 }
 
-/// Returns the outcome for an address, and hints at the pools if nothing is known about it.
+/// Returns the outcome for an address. Prints a hint at the pools if nothing is known about it.
 pub(super) fn outcome_of(view: &AddressView, console: &Console) -> Outcome {
-    if !(view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty()) {
+    let is_unknown = view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty();
+    if !is_unknown {
         return Outcome::Clean;
     }
     let pools = hints::command(&["show"]);
@@ -170,7 +172,8 @@ fn hint_at_faults(snapshot: &Snapshot, (namespace, name): &PodName, console: &Co
     console.hint(&format!("{problems}; {explain} says what to do"));
 }
 
-/// Refuses to list the addresses of a pod that has none, or that has only others than the options allow.
+/// Creates the failure to list the addresses of a pod that has none, with the reason why if the pod is known.
+/// `has_others` is true if the pod has addresses that the options leave out.
 fn without_address(snapshot: &Snapshot, namespace: &str, name: &str, has_others: bool) -> Failure {
     let pod = format!("{namespace}/{name}");
     if has_others {

@@ -19,7 +19,7 @@ impl Call {
     /// connection options.
     pub(in crate::hints) fn of_kubectl(&self, line: &str) -> String {
         let kubeconfig = self.value("kubeconfig").unwrap_or_default();
-        // Only the variable can list several files.
+        // Only the variable KUBECONFIG can list several files, and not the option.
         if std::env::split_paths(kubeconfig).count() < 2 {
             return with_options(line, &self.connection_but(&OF_CALICOCTL));
         }

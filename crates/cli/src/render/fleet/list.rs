@@ -57,40 +57,54 @@ pub(crate) struct Unreadable {
     pub reason: String,
 }
 
+impl FleetList {
+    /// Returns the documents of the clusters, each with the cluster's name. A table that is not wide omits some of
+    /// them.
+    fn documents(&self, wide: bool) -> Vec<(&str, Text)> {
+        let mut documents = Vec::new();
+        for cluster in &self.clusters {
+            let is_omitted = !wide && self.omits == Some(cluster.outcome);
+            if let Printed::Text(document) = &cluster.printed
+                && !is_omitted
+            {
+                documents.push((cluster.cluster.as_str(), document.clone()));
+            }
+        }
+        documents
+    }
+
+    /// Returns the lines below the documents: clusters that only one side of a comparison has, sums over all clusters,
+    /// free ranges, and the notes.
+    fn lines_below(&self) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for (names, side) in [(&self.only_old, "OLD"), (&self.only_new, "NEW")] {
+            if !names.is_empty() {
+                lines.push(format!("Only in {side}: {}", names.join(", ")));
+            }
+        }
+        lines.extend(self.sums.iter().cloned());
+        match self.free.as_deref() {
+            Some([]) => lines.push("No such range is free in all clusters".to_owned()),
+            Some(free) => lines.push(format!("Free in all clusters: {}", joined(free, ", "))),
+            // No range was asked for.
+            None => {}
+        }
+        lines.extend(self.notes.iter().cloned());
+        lines
+    }
+}
+
 impl Document for FleetList {
     const KIND: &'static str = "FleetList";
 
     /// Writes the documents of the clusters, and then the notes about all of them.
     fn text(&self, out: &mut Text) {
-        let wide = out.page.wide;
-        let mut documents = Vec::new();
-        for shown in &self.clusters {
-            let is_omitted = !wide && self.omits == Some(shown.outcome);
-            if let Printed::Text(document) = &shown.printed
-                && !is_omitted
-            {
-                documents.push((shown.cluster.as_str(), document.clone()));
-            }
-        }
-        out.clusters(documents);
+        out.clusters(self.documents(out.page.wide));
+        // Where clusters are omitted, none need be left.
         if self.clusters.is_empty() && self.omits.is_none() {
             out.line("No cluster has the named objects");
         }
-
-        let mut notes: Vec<String> = Vec::new();
-        for (names, side) in [(&self.only_old, "OLD"), (&self.only_new, "NEW")] {
-            if !names.is_empty() {
-                notes.push(format!("Only in {side}: {}", names.join(", ")));
-            }
-        }
-        notes.extend(self.sums.iter().cloned());
-        match self.free.as_deref() {
-            Some([]) => notes.push("No such range is free in all clusters".to_owned()),
-            Some(free) => notes.push(format!("Free in all clusters: {}", joined(free, ", "))),
-            None => {}
-        }
-        notes.extend(self.notes.iter().cloned());
-        out.notes(&notes);
+        out.notes(&self.lines_below());
     }
 
     /// Writes a line `CLUSTER/NAME` for each object, as `-o name` requests.

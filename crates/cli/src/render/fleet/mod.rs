@@ -62,6 +62,7 @@ impl FleetReport {
             )
         });
 
+        // The advice is in the order of the clusters, without what is about findings that were left out.
         let mut advice_in_order = Vec::new();
         for cluster in &clusters {
             let mut advice_of_cluster = advice.remove(&cluster.name).unwrap_or_default();
@@ -78,7 +79,7 @@ impl FleetReport {
         }
     }
 
-    /// Returns a copy without the findings that are neither new nor worse than in the earlier report.
+    /// Returns a copy of the report with only the findings that are new or worse than in the earlier report.
     pub(crate) fn new_or_worse(&self) -> Self {
         let mut copy = self.clone();
         for cluster in &mut copy.clusters {

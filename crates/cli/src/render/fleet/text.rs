@@ -95,6 +95,7 @@ fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &
             thousands(counts.get(&severity).copied().unwrap_or_default())
         }
     };
+    // The numbers of a cluster that could not be read are not known.
     let if_read = |cell: fn(&Cluster) -> String| {
         move |cluster: &Cluster| {
             if cluster.is_read {
@@ -162,6 +163,7 @@ fn changes(report: &FleetReport) -> Option<String> {
 /// Formats `12 s`, `5 min`, `3 h`, `4 d`.
 pub(super) fn age(age: SignedDuration) -> String {
     let seconds = age.as_secs();
+    // A unit is used from two of it on, so that rounding down hides at most a third.
     match seconds {
         ..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),

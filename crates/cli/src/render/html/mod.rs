@@ -143,7 +143,8 @@ pub(super) fn alert(text: &str) -> Markup {
     html! { p.notice role="alert" { (escape(text)) } }
 }
 
-/// Adds an alert about a failed check above the content of a page. The page's script finds it by its ID.
+/// Adds an alert about a failed check above the content of a page that was formatted before. The page's script finds
+/// the alert by its ID.
 pub(crate) fn with_failure(page: &[u8], text: &str) -> Vec<u8> {
     let main_tag = b"<main>";
     let content_start = match page.windows(main_tag.len()).position(|part| part == main_tag) {

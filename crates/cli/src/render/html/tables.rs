@@ -8,7 +8,8 @@ use super::{compact, long};
 use crate::render::table::Grid;
 use crate::render::text::{escape, joined};
 
-/// Creates the head of a table, with the titles of text columns, of number columns, and of the last text columns.
+/// Creates the head of a table: the titles of text columns, of number columns after them, and of the `last` text
+/// columns.
 pub(in crate::render) fn head(texts: &[&str], numbers: &[&str], last: &[&str]) -> Markup {
     html! {
         thead { tr {
@@ -99,6 +100,7 @@ fn add_groups<'v>(title: &str, value: &'v Value, groups: &mut Vec<Group<'v>>) {
     let mut plain = Vec::new();
     let mut objects = Vec::new();
     for (name, value) in value.as_object().into_iter().flatten() {
+        // A list is of objects if its first element is one.
         if value.is_object() || value[0].is_object() {
             objects.push((name, value));
         } else {
@@ -112,6 +114,7 @@ fn add_groups<'v>(title: &str, value: &'v Value, groups: &mut Vec<Group<'v>>) {
     for (name, value) in objects {
         let title = format!("{title} {name}");
         match value {
+            // Several objects of a list are numbered.
             Value::Array(items) if items.len() > 1 => {
                 for (index, item) in items.iter().enumerate() {
                     add_groups(&format!("{title} {}", index + 1), item, groups);

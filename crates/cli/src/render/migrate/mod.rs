@@ -156,6 +156,7 @@ fn describe_detour(
 
 /// Creates a table with the state of each phase, and the work that is left in it.
 fn phases(survey: &Survey) -> Grid {
+    // The phases are in order, so all before the current one are done.
     let state = |phase: Phase| match phase.cmp(&survey.phase) {
         std::cmp::Ordering::Less => "done",
         std::cmp::Ordering::Equal => "next",
@@ -169,7 +170,8 @@ fn phases(survey: &Survey) -> Grid {
     Grid::fixed(Phase::ALL, columns)
 }
 
-/// Formats the work that is left in a phase.
+/// Formats the work that is left in a phase, such as `12 addresses in use`; empty if none is, or for a phase whose work
+/// is not counted.
 fn remaining_work(left: &Leftovers, phase: Phase) -> String {
     let Leftovers {
         blocks,
@@ -214,6 +216,7 @@ fn differences(differences: &[Difference]) -> Grid {
 /// Creates a table with a row for each node. Nodes for which too few addresses were found come first. If there are many
 /// nodes, a short table contains the sums, and at most a few of the nodes with too few addresses.
 fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
+    // False comes before true. The sort is stable, so the nodes stay sorted by name.
     let mut nodes: Vec<NodeCapacity> = capacity.to_vec();
     nodes.sort_by_key(|node| node.found >= node.needed);
     if !wide && nodes.len() > FEW {
@@ -274,7 +277,7 @@ struct Row {
 }
 
 impl Row {
-    /// Makes a row for a workload.
+    /// Creates the row of a workload, with the command that moves its pods, or how they move without one.
     fn of(group: &Group, moving: &Moving) -> Self {
         let budgets = group
             .budgets
@@ -289,7 +292,7 @@ impl Row {
         }
     }
 
-    /// Makes one row for many pods without a controller. It names only the first of them.
+    /// Creates one row for many pods without a controller. It names only the first of them.
     fn of_bare_pods(bare: &[&Group]) -> Self {
         let namespaces: BTreeSet<&str> = bare.iter().map(|group| group.namespace.as_str()).collect();
         let only_namespace = match namespaces.len() {

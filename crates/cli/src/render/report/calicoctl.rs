@@ -23,7 +23,8 @@ struct Report<'a> {
     leaked_handles: &'a [LeakedHandle],
 }
 
-/// Writes the report. Its `version` is that of the cluster's Calico, which calicoctl must have as well.
+/// Writes the report in the form that `calicoctl ipam release --from-report` reads. Its `version` is that of the
+/// cluster's Calico: calicoctl refuses a report of another version than its own.
 pub(crate) fn write(view: &CalicoctlView, snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     // Several blocks can have records of the same address, if they overlap.
     let mut allocations: BTreeMap<&str, Vec<&CalicoctlAllocation>> = BTreeMap::new();

@@ -20,7 +20,8 @@ use crate::render::text::{count, escape, joined, thousands};
 /// contains the total number.
 const SHOWN: usize = 1000;
 
-/// Writes a suite for each cluster, with a test case for each code.
+/// Writes the findings of clusters as test results: a suite for each cluster, with a test case for each code, which
+/// fails if the code has findings. Each report comes with its cluster's name and advice.
 pub(in crate::render) fn write<'a>(
     clusters: impl Iterator<Item = (&'a str, &'a Report, &'a Advice)>,
     codes: impl Iterator<Item = Code> + Clone,

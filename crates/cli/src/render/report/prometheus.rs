@@ -38,7 +38,8 @@ pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()
     metrics.write(out)
 }
 
-/// Like `write`, but without the metrics of the run. If the cluster is followed, the trends of pools are included.
+/// Writes the metrics of a check without those of the run, which `serve` writes itself, even after a failure. If the
+/// cluster is followed, includes the trends of pools.
 pub(crate) fn write_report(
     checked: &Checked<'_>,
     trends: Option<&Trends>,
@@ -112,6 +113,7 @@ impl Metrics<'_> {
             let (kind, help) = type_and_help(name).unwrap_or_default();
             writeln!(out, "# HELP calipam_{name} {help}\n# TYPE calipam_{name} {kind}")?;
             for (labels, value) in values {
+                // Rust would write `inf`.
                 if value.is_infinite() {
                     writeln!(out, "calipam_{name}{labels} +Inf")?
                 } else {
@@ -127,7 +129,8 @@ impl Metrics<'_> {
         self.all.entry(name).or_default().insert(labels, value);
     }
 
-    /// Formats labels, sorted by name.
+    /// Formats labels, sorted by name, with the label of the cluster in a fleet: `{code="leaked-address"}`. Empty
+    /// without any.
     fn labels(&self, labels: &[(&str, &str)]) -> String {
         let mut formatted: Vec<String> = Vec::new();
         for (label, value) in labels {
@@ -271,7 +274,8 @@ impl Metrics<'_> {
         }
     }
 
-    /// Adds the counters of pools, and the time until an enabled pool is exhausted.
+    /// Adds the counters of pools with trends, and the time until an enabled pool is exhausted, if that can be
+    /// forecast.
     fn trends(&mut self, trends: &Trends, list: &PoolList) {
         // These metrics are in the output even if they have no values.
         for name in [
@@ -289,10 +293,11 @@ impl Metrics<'_> {
             let pool = [("ippool", view.name.as_str()), ("cidr", cidr.as_str())];
             self.set("ippool_assigned_total", &pool, trend.assigned as f64);
             self.set("ippool_released_total", &pool, trend.released as f64);
-            let free = view.by_name.or(view.allocatable).unwrap_or(view.free);
             if !view.enabled {
                 continue;
             }
+            // Of the free addresses, those that can be allocated, if that is known.
+            let free = view.by_name.or(view.allocatable).unwrap_or(view.free);
             let Some(forecast) = trend.forecast(free.0) else {
                 continue;
             };

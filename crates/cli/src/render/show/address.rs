@@ -84,7 +84,7 @@ impl View for Answer<'_> {
         [self.view.address.to_string()].into_iter()
     }
 
-    /// Writes everything about an address, with its history.
+    /// Writes what the objects around an address tell, with its history.
     fn text(&self, text: &mut Text) {
         add_state(text, &self.view);
         add_records(text, &self.view);
@@ -115,6 +115,7 @@ impl Document for Rest<'_> {
         }
         let mut answer = Text::new(text.page);
         View::text(self.answer, &mut answer);
+        // Of the facts that are known now, only those are new that the answer does not have.
         let mut all_facts = Text::new(text.page);
         add_records(&mut all_facts, self.view);
         add_users(&mut all_facts, self.view);
@@ -187,7 +188,7 @@ fn add_events(text: &mut Text, events: &[Event]) {
     }
 }
 
-/// Writes a block, and the record of the address in it.
+/// Writes a block, and the record of the address in it, if there is one.
 fn add_block(text: &mut Text, block: &BlockOfAddress) {
     let owner = match &block.owner {
         None => "no owner".to_owned(),
@@ -233,7 +234,7 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
     text.fact("Sequence", record.sequence_number);
 }
 
-/// Formats an attribute of a record.
+/// Formats an attribute of a record. Times are cut after the seconds.
 fn attribute(name: &str, value: &str) -> String {
     let value = if name == "timestamp" {
         to_seconds(value)

@@ -69,7 +69,8 @@ impl View for Comparison {
     }
 }
 
-/// Creates a column of addresses, which are listed in a wide table and otherwise counted.
+/// Creates a column of addresses, which are listed in a wide table and otherwise counted. `addresses_of` returns those
+/// of a row.
 fn addresses<'a, R: 'a>(
     title: &'static str,
     wide: bool,
@@ -94,6 +95,8 @@ pub(crate) fn agrees(node: &NodeComparison) -> bool {
         recorded_for_others,
         ..
     } = node;
+    // The address of a pod can be recorded for its machine, or for no known owner, but a tunnel or service cannot share
+    // it.
     let is_clash = |owner: &RecordedFor| matches!(owner, RecordedFor::Tunnel | RecordedFor::Service);
     let differing = [
         not_recorded,

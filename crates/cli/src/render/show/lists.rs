@@ -80,7 +80,8 @@ fn free_by_family(node: &NodeView) -> String {
     parts.join(", ")
 }
 
-/// Formats `ipv4: the block limit is reached`, with `(may be intended)` if a check reports that as information.
+/// Formats why a node gets no address, by family: `ipv4: the block limit is reached`, with `(may be intended)` if a
+/// check reports that as information. Empty if it gets one.
 fn without_address(node: &NodeView) -> String {
     let mut parts = Vec::new();
     for family in &node.families {

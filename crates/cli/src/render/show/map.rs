@@ -70,8 +70,8 @@ fn title(map: &PoolMap) -> String {
     )
 }
 
-/// Formats the cells with findings, the worst first, so that no information is shown by color alone.
-/// Names at most `limit` cells, and counts the others.
+/// Formats the cells with findings, a line for each, the worst first, so that no information is shown by color alone.
+/// Names at most `limit` cells, and counts the others in a last line.
 fn findings(map: &PoolMap, limit: usize) -> Vec<String> {
     let mut marked: Vec<(Severity, &MapCell)> = Vec::new();
     for cell in &map.cells {
@@ -189,7 +189,7 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    /// Fits the map to the width of a page.
+    /// Prepares the drawing of a map, with as many columns as the width of a page allows.
     fn new(map: &'a PoolMap, page: Page) -> Self {
         // The label of every row that can begin a line.
         let mut label_width = 0;

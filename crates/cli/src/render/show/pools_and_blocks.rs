@@ -95,7 +95,7 @@ impl View for PoolList {
     }
 }
 
-/// Formats the reasons for which some free addresses of a pool cannot be allocated.
+/// Formats how many of the free addresses of a pool can be allocated, and the reasons why not all.
 fn limits(pool: &PoolView) -> String {
     let reasons = pool.limited_by.join("; ");
     let Some(by_name) = pool.by_name else {

@@ -29,6 +29,7 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
         return vec!["No block size fits; the drawbacks of each are listed below.".to_owned()];
     };
     let mut lines: Vec<String> = Vec::new();
+    // The advised size can have drawbacks only if it was found in a larger pool.
     let fits = advice
         .candidates
         .iter()
@@ -65,7 +66,7 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
     lines
 }
 
-/// Formats the lead of the recommended block size over the second-best size.
+/// Formats the lead of the advised block size over the second-best size; `None` if no other size is without drawbacks.
 fn lead_over_second(advice: &Advice) -> Option<String> {
     let tipping = advice.tipping?;
     let wins = match advice.runs {

@@ -25,7 +25,7 @@ pub(super) struct Bar {
     pub label: String,
 }
 
-/// Draws a bar for each number.
+/// Draws bars for numbers of things below a title, each labelled with its number.
 pub(super) fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, text: &mut Text) {
     let rows = rows.map(|(name, number)| Bar {
         name,
@@ -66,14 +66,15 @@ fn bar(length: u64, longest: u64, width: usize) -> String {
     format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
 }
 
-/// Draws a curve on one line with at most `width` columns, in which `highest` has the full height. Each column shows the
-/// highest of its values.
+/// Draws a curve on one line with at most `width` columns, in which `highest` has the full height. Each column shows
+/// the highest of its values.
 pub(super) fn curve(values: &[u64], highest: u64, width: usize) -> String {
     let number = values.len();
     let width = width.clamp(1, number.max(1));
     let mut curve = String::new();
     for column in 0..width {
         let begin = column * number / width;
+        // Rounded up, so that each column has at least one value.
         let end = ((column + 1) * number).div_ceil(width).min(number);
         let value = values[begin..end].iter().copied().max().unwrap_or(0);
         if value == 0 {

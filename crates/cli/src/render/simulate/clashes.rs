@@ -26,7 +26,7 @@ pub(super) fn write(clashes: &Clashes, text: &mut Text) {
     ));
 }
 
-/// The columns of the table of causes.
+/// Returns the columns of the table of causes.
 pub(super) fn columns<'a>() -> Vec<Column<'a, &'a CauseRow>> {
     vec![
         left("CAUSE", |row: &CauseRow| words(row.cause)),

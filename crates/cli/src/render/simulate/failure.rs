@@ -45,6 +45,7 @@ pub(super) fn table(failure: &Failure) -> Grid {
     let mut rows = Vec::new();
     for (position, (name, course)) in courses(failure).into_iter().enumerate() {
         rows.push((name, course));
+        // The courses of a range are in the same order.
         if let Some(range) = &failure.range {
             let (_, lowest) = courses(&range.lowest)[position];
             let (_, highest) = courses(&range.highest)[position];

@@ -62,8 +62,8 @@ impl Answers {
         })
     }
 
-    /// Returns the number of runs of each scenario. Clashes are simulated with a separate number of runs, which is not
-    /// considered.
+    /// Returns the number of runs of each scenario: the largest that any answer has. Clashes are left out, since they
+    /// have a number of their own.
     fn runs(&self) -> u64 {
         let first_of_scale = self.scale.as_ref().and_then(|scale| scale.rows.first());
         let first_size = self.block_sizes.as_ref().and_then(|sizes| sizes.rows.first());

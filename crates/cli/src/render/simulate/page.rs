@@ -45,7 +45,7 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
     .write(&body, out)
 }
 
-/// Lists the costs, and whether an option gave them.
+/// Returns rows with the name and value of each cost, and whether an option gave it.
 fn costs(answers: &Answers) -> impl Iterator<Item = Vec<String>> {
     answers.costs.by_text().into_iter().map(|(name, value)| {
         let origin = if answers.assumed_costs.contains(&name) {
@@ -158,6 +158,7 @@ fn failure_section(failure: &Failure) -> Markup {
         Some(point) => point.after,
         None => Micros::default(),
     };
+    // Positions are from 0 at the failure to 1 at the end.
     let line = |name: &str, course: &Course, value: fn(&Point) -> u64| {
         let mut points = Vec::new();
         for point in &course.points {

@@ -28,6 +28,7 @@ pub(super) struct Line {
 pub(super) fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]) -> Markup {
     let top = Top::of(groups.iter().flat_map(|(_, values)| values));
     let group_width = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
+    // The bars take four fifths of a group, and a tenth on each side separates it from others.
     let width = group_width * 0.8 / series.len().max(1) as f64;
     html! {
         figure {
@@ -77,7 +78,7 @@ struct Top<'a> {
 }
 
 impl<'a> Top<'a> {
-    /// Finds the highest value; of several equal ones, the last.
+    /// Returns the number and the label of the highest value; 0 and an empty label without values.
     fn of(values: impl Iterator<Item = &'a Value>) -> Self {
         match values.max_by(|first, second| first.number.total_cmp(&second.number)) {
             Some(highest) => Self {
@@ -99,6 +100,7 @@ fn path(line: &Line, highest: f64) -> String {
     for (position, value) in &line.points {
         let x = LEFT + position * (WIDTH - LEFT - RIGHT);
         let y = HEIGHT - BOTTOM - share(value.number, highest) * (HEIGHT - TOP - BOTTOM);
+        // The corner of the step: this point's place at the last one's height.
         if let Some(last_y) = last_y {
             text.push_str(&format!("{},{} ", round(x), round(last_y)));
         }

@@ -33,6 +33,7 @@ impl Grid {
         if total(&natural) <= room {
             return None;
         }
+        // A wide table shows everything, so nothing is cut or hidden.
         if page.wide {
             return self.fitted(room, 0);
         }
@@ -67,6 +68,7 @@ impl Grid {
     /// Returns column widths that fit the width `page`; `None` if a word does not fit. Words in the last `cut` columns
     /// can be cut.
     fn fitted(&self, page: usize, cut: usize) -> Option<Vec<usize>> {
+        // A column is at least as wide as its longest word, unless its words can be cut. Numbers never are.
         let mut least = self.widths(longest_word);
         for (width, column) in least.iter_mut().zip(&self.columns).rev().take(cut) {
             if !column.is_right {

@@ -10,8 +10,11 @@ use super::Grid;
 use crate::render::text::join;
 
 impl Grid {
-    /// Sorts the rows by a column, descending if its name begins with a hyphen. The sort is stable, and cells without a
-    /// value come last.
+    /// Sorts the rows by the column with the name `wanted`, descending if that begins with a hyphen. The sort is
+    /// stable, and cells without a value come last.
+    ///
+    /// # Errors
+    /// If no column has this name. Its case does not matter, and spaces can be written as `-` or `_`.
     pub(super) fn sort(&mut self, wanted: &str) -> Result<(), String> {
         let (name, descends) = match wanted.strip_prefix('-') {
             Some(name) => (name, true),
@@ -19,7 +22,7 @@ impl Grid {
         };
         let normalized = |name: &str| name.replace(['-', '_'], " ").to_lowercase();
         let mut columns = self.columns.iter();
-        let Some(by) = columns.find(|column| normalized(column.title) == normalized(name)) else {
+        let Some(sorted_by) = columns.find(|column| normalized(column.title) == normalized(name)) else {
             let titles: Vec<&str> = self.columns.iter().map(|column| column.title).collect();
             return Err(format!(
                 "--sort-by: there is no column \"{name}\", only {}",
@@ -28,7 +31,8 @@ impl Grid {
         };
 
         let mut order: Vec<usize> = (0..self.rows).collect();
-        order.sort_by(|first, second| compare(&by.cells[*first].0, &by.cells[*second].0, descends));
+        let cell = |row: usize| sorted_by.cells[row].0.as_str();
+        order.sort_by(|first, second| compare(cell(*first), cell(*second), descends));
         for column in &mut self.columns {
             column.cells = order
                 .iter()
@@ -43,11 +47,12 @@ impl Grid {
 fn compare(first: &str, second: &str, descends: bool) -> Ordering {
     let first = SortKey::of(first);
     let second = SortKey::of(second);
-    if descends && first != SortKey::None && second != SortKey::None {
-        second.cmp(&first)
-    } else {
-        first.cmp(&second)
+    // `None` is the greatest key, so it must not be reversed.
+    let both_have_values = first != SortKey::None && second != SortKey::None;
+    if descends && both_have_values {
+        return second.cmp(&first);
     }
+    first.cmp(&second)
 }
 
 /// The sort key of a cell.

@@ -22,6 +22,7 @@ type Pools<'a> = Vec<(&'a PoolView, &'a Cluster)>;
 
 /// Creates the section with a strip for each range in which clusters have pools.
 pub(super) fn section(report: &FleetReport) -> Markup {
+    // Sorted by group and range. Clusters of different groups can have the same range without any conflict.
     let mut strips: BTreeMap<(Option<&str>, IpNet), Pools<'_>> = BTreeMap::new();
     for cluster in &report.clusters {
         for pool in &cluster.pools.pools {
@@ -85,7 +86,7 @@ fn strip(range: IpNet, pools: &mut Pools<'_>) -> Markup {
     }
 }
 
-/// Draws a pool at its place in the range.
+/// Draws a pool at its place in the range: red if it overlaps another cluster's, lighter if it is disabled.
 fn segment(range: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
     let class = if cluster.overlapping.contains(&pool.cidr) {
         Some("error")
@@ -107,7 +108,7 @@ fn segment(range: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
     html! { i class=[class] style={ "left:" (left) "%;width:" (width) "%" } title=(title) {} }
 }
 
-/// Returns the number of addresses of a network before another one in it.
+/// Returns the number of addresses in a range before another range in it; 0 for ranges of different families.
 fn offset(range: IpNet, inner: IpNet) -> u128 {
     match (range, inner) {
         (IpNet::V4(range), IpNet::V4(inner)) => {

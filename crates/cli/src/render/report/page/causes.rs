@@ -10,9 +10,11 @@ use crate::render::text::{escape, thousands};
 
 /// The largest number of causes in the section.
 const MOST: usize = 200;
+/// The largest number of cures for a code.
+const MOST_CURES: usize = 3;
 
-/// Creates the section with a row for each cause, the worst first: what happened, and what helps. Each cluster comes with
-/// its name, which is empty if there is only one.
+/// Creates the section with a row for each cause, the worst first: what happened, and what helps. Each cluster comes
+/// with its name, which is empty if there is only one.
 pub(in crate::render) fn causes<'a>(clusters: impl Iterator<Item = (&'a str, &'a Advice)>) -> Markup {
     let mut causes: Vec<(&str, &Cause)> = Vec::new();
     for (name, advice) in clusters {
@@ -51,7 +53,8 @@ fn row(cluster: &str, cause: &Cause) -> Markup {
     }
 }
 
-/// Returns the cures of the findings with a code, at most three: those of its causes, or else those without a cause.
+/// Returns the cures of the findings with a code, at most [`MOST_CURES`]: the first cure of each of their causes or, if
+/// they have no cause, their own cures.
 pub(super) fn cures_of(advice: &Advice, code: Code) -> Vec<&Cure> {
     let has_code = |findings: &[calipam_check::FindingKey]| findings.iter().any(|(other, _)| *other == code);
     let mut cures: Vec<&Cure> = Vec::new();
@@ -67,8 +70,9 @@ pub(super) fn cures_of(advice: &Advice, code: Code) -> Vec<&Cure> {
             }
         }
     }
+    // Several causes can have the same cure.
     cures.dedup_by_key(|cure| &cure.remedy);
-    cures.truncate(3);
+    cures.truncate(MOST_CURES);
     cures
 }
 

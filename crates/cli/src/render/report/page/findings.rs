@@ -39,9 +39,8 @@ pub(in crate::render) fn kinds(findings: &[Found<'_>], advice: &[&Advice]) -> Ma
     }
 }
 
-/// Creates the row of a kind of finding. `findings` are those of this kind, and the first one is the example.
-/// `advice` has the causes and cures of each cluster. The commands in the row are for the cluster of the example, since
-/// other clusters have other nodes and blocks.
+/// Creates the row of a kind of finding. `findings` are those of this kind; the first one is the example. `advice` is
+/// that of each cluster. The commands are for the cluster of the example, since others have other nodes and blocks.
 fn row_of_kind(findings: &[Found<'_>], advice: &[&Advice]) -> Markup {
     let Some(example) = findings.first() else {
         return html! {};
@@ -92,7 +91,7 @@ fn repair(remedy: &Remedy, cluster: &str) -> Markup {
     }
 }
 
-/// Formats the first sentence of the documentation about what to do, with a link to the rest.
+/// Formats the first sentence of a code's documentation about what to do, with a link to the rest if there is more.
 fn documented(code: Code) -> Markup {
     let advice = match explanation::text(code).split_once("**What to do.** ") {
         Some((_, advice)) => advice,
@@ -221,10 +220,11 @@ fn shares_of_codes(numbers: &BTreeMap<Code, usize>, places: usize) -> BTreeMap<C
     numbers.keys().copied().zip(shares).collect()
 }
 
-/// Divides `places` among codes with these numbers of findings. Codes with few findings are shown completely, and the
-/// others get equal shares.
+/// Divides `places` among codes with these numbers of findings, and returns the number of places of each code. Codes
+/// with few findings get a place for all of them, and the others equal shares.
 fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usize> {
     let sum_up_to = |limit: usize| numbers.clone().map(|number| number.min(limit)).sum::<usize>();
+    // Searches for the largest share with which all fit, by halving the interval in which it is.
     let mut low = 0;
     let mut high = places;
     while low < high {

@@ -116,13 +116,14 @@ fn outages(report: &Report) -> impl Iterator<Item = &Finding> {
     report.findings.iter().filter(is_outage)
 }
 
-/// Formats `34 findings; at worst, traffic is or will be broken`. If there are no findings, also mentions if not
-/// everything was read.
+/// Formats a report in one sentence: `34 findings; at worst, traffic is or will be broken`. Without findings, says that
+/// there is nothing to do, but only if everything was read, and no known findings were left out.
 pub(in crate::render) fn sentence(
     verdict: &str,
     counts: &BTreeMap<Severity, usize>,
     is_whole: bool,
 ) -> String {
+    // The severities are in order, the worst first.
     match counts.iter().find(|(_, number)| **number > 0) {
         Some((worst, _)) => format!("{verdict}; at worst, {}", explanation::meaning(*worst)),
         None if !is_whole => format!("{verdict}, but not everything was read"),

@@ -207,7 +207,8 @@ fn block_row(block: &MappedBlock) -> Markup {
     }
 }
 
-/// Encodes states by ordinal as run lengths, such as `u40f24`.
+/// Encodes the states of a block's addresses as run lengths, such as `u40f24` for 40 in use and then 24 free. The
+/// script decodes them.
 fn runs(states: &[AddressState]) -> String {
     let letter = |state: &AddressState| match state {
         AddressState::Allocated => 'u',
@@ -222,7 +223,8 @@ fn runs(states: &[AddressState]) -> String {
     text
 }
 
-/// Creates the data for the script. `<` is escaped, since it could end the element.
+/// Creates the data for the script that draws the maps: the pools, and the owners in each block by ordinal. `<` is
+/// escaped, since it could end the element.
 pub(super) fn data(maps: &[PoolMap]) -> Markup {
     let mut owners: serde_json::Map<String, Value> = serde_json::Map::new();
     for block in maps.iter().flat_map(|map| map.blocks.iter().flatten()) {
@@ -252,7 +254,8 @@ fn pool(map: &PoolMap) -> Value {
     })
 }
 
-/// Converts a cell to a list of numbers, without trailing zeros.
+/// Converts a cell to a list of numbers, whose order the script knows. Trailing zeros are left out, since a page has
+/// thousands of cells.
 fn cell(cell: &MapCell) -> Value {
     let mut values = vec![
         cell.index.into(),
