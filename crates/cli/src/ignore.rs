@@ -82,6 +82,7 @@ impl Ignored {
     /// entries that match a finding, even of those that have expired.
     fn remove_accepted(&self, report: &mut Report, cluster: &str) -> BTreeSet<usize> {
         let mut matching = BTreeSet::new();
+        // Saves the work of looking up each of many findings.
         let entries = self.entries_for(cluster);
         if entries.is_empty() {
             return matching;

@@ -49,6 +49,7 @@ fn show(document: &impl Document, fits: bool, asked: bool, console: &Console) ->
         };
         document::write(document, Format::Table, page, &mut io::stderr().lock())?;
     }
+    // Only someone who is asked can want to see the rest, if there is any.
     if !asked || fits || console.format == Format::Wide {
         return Ok(None);
     }

@@ -72,6 +72,7 @@ impl Meter for Bar {
     /// Shows the progress of the activity, in its own units.
     fn set(&self, done: u64, expected: u64) {
         match self.activity {
+            // The number of objects is only estimated, so there is no bar.
             Activity::Reading | Activity::CheckingCluster | Activity::Exporting => {
                 self.bar.set_position(done);
                 self.message(expected, || match expected {
@@ -79,6 +80,7 @@ impl Meter for Bar {
                     expected => format!("of about {} objects", HumanCount(expected)),
                 });
             }
+            // Of a wait, in milliseconds, the seconds that are left are shown.
             Activity::Rechecking | Activity::Confirming | Activity::WaitingForSecondRead => {
                 let seconds = expected.saturating_sub(done).div_ceil(1000);
                 self.message(seconds, || countdown(seconds));

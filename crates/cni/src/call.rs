@@ -138,7 +138,8 @@ impl Call {
         }
     }
 
-    /// The container of the call, with its virtual machine if `owner` is one.
+    /// Returns the container of the call, with its virtual machine if `owner` is one. The machine's addresses then
+    /// belong to its handle, and not to the container's.
     pub(crate) fn container(&self, owner: Owner) -> Container {
         let pod = self.identity.pod.clone();
         let machine = match (owner, pod) {

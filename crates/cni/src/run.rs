@@ -187,6 +187,7 @@ async fn answer(call: &Call) -> Result<Vec<u8>, CniError> {
         Command::Add => {
             netns::check(&call.environment)?;
             let added = Box::pin(add::add(call)).await?;
+            // Only ADD has a result.
             return result::print(&added, call.configuration.version);
         }
         Command::Check => Box::pin(check::check(call)).await?,

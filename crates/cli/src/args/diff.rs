@@ -81,7 +81,7 @@ pub(crate) struct StateName {
 }
 
 impl StateName {
-    /// Reads `etcd`, `etcd@48250`, `kubernetes`, or a path.
+    /// Reads the name of a state: `etcd`, `etcd` at an earlier revision as in `etcd@48250`, `kubernetes`, or a path.
     ///
     /// # Errors
     /// If the revision is not a number above 0.

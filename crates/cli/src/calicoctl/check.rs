@@ -251,9 +251,9 @@ impl Lines<'_> {
                 line(out, &format!("  {subject} has multiple owners."));
             }
             let problem = "is not in any active IP pool";
-            self.in_use(Code::InUseOutsidePools, problem, out);
+            self.owners_of_findings(Code::InUseOutsidePools, problem, out);
             let problem = "and in active IPAM pool but has no IPAM allocation";
-            self.in_use(Code::UnallocatedInUse, problem, out);
+            self.owners_of_findings(Code::UnallocatedInUse, problem, out);
         }
 
         let outside = self.subjects(Code::InUseOutsidePools).count();
@@ -272,8 +272,8 @@ impl Lines<'_> {
         outside + unallocated
     }
 
-    /// Adds a line for each owner of each address that has a finding with this code.
-    fn in_use(&self, code: Code, problem: &str, out: &mut String) {
+    /// Adds a line for each owner of each address that has a finding with this code. `problem` ends the line.
+    fn owners_of_findings(&self, code: Code, problem: &str, out: &mut String) {
         let view = self.view;
         for subject in self.subjects(code) {
             let Subject::Address(address) = subject else {

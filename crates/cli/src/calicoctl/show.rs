@@ -86,15 +86,15 @@ fn has_cooled_down(snapshot: &Snapshot, attribute: &AttributeRef<'_>) -> bool {
 
 /// Formats the allocation of an address. An address in cooldown is an error, as in calicoctl.
 fn address_text(snapshot: &Snapshot, address: IpAddr) -> Result<String> {
-    let not_assigned = || Ok(format!("{address} is not assigned\n"));
+    let not_assigned = format!("{address} is not assigned\n");
     let Some(allocation) = sound_blocks(snapshot).find_map(|block| block.allocation_of(address)) else {
-        return not_assigned();
+        return Ok(not_assigned);
     };
     let attribute = allocation.attribute;
+    if attribute.is_cooling() && has_cooled_down(snapshot, &attribute) {
+        return Ok(not_assigned);
+    }
     if attribute.is_cooling() {
-        if has_cooled_down(snapshot, &attribute) {
-            return not_assigned();
-        }
         return Err(plain_failure(format!("IP {address} is currently in cooldown")));
     }
 

@@ -195,6 +195,7 @@ pub(crate) struct Checker<'a> {
 impl<'a> Checker<'a> {
     /// Reads the files that the options name. Refuses a rule that is both asked for and left out.
     pub(crate) fn new(options: &'a CheckOptions) -> Result<Self> {
+        // Such a rule would be left out without a word.
         for rule in &options.rules {
             if options.skip_rules.contains(rule) {
                 return Err(Failure::usage(format!("--rule and --skip-rule both name {rule}")));
@@ -254,6 +255,7 @@ impl<'a> Checker<'a> {
             skip: skip_rules.clone(),
             scope,
         };
+        // Accepted findings come first, since an entry whose finding is filtered out would seem to match nothing.
         for note in &self.ignored.apply(reports) {
             console.note(note);
         }
@@ -288,6 +290,7 @@ pub(crate) fn read_earlier_report<T>(
 
     let file = match regular::open(path) {
         Ok(file) => file,
+        // The first of regular calls that each compare with the last one's report.
         Err(error) if error.kind() == io::ErrorKind::NotFound && args.writes(path) => {
             console.note(&format!(
                 "{} does not exist yet: there is nothing to compare with",

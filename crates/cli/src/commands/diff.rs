@@ -37,7 +37,7 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
     })
 }
 
-/// Compares two states, and prints the differences.
+/// Compares two states, and prints the differences. The outcome is [`Outcome::Findings`] if there are any.
 pub(crate) async fn compare([old, new]: [&Side; 2], args: &DiffArgs, console: &Console) -> Result<Outcome> {
     let person = Person::watching(console);
     let pair = read_pair(old, new, args.force, &person).await?;

@@ -89,6 +89,7 @@ fn to_archive(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Con
         console.info(&format!("wrote {objects} to {path}"));
     }
 
+    // The number of exports after the old ones were removed.
     let mut contents = count(remaining, "export", "exports");
     if !removed.is_empty() {
         let removed = count(removed.len(), "export", "exports");

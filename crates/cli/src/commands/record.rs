@@ -50,6 +50,7 @@ pub(super) fn start(folder: &Path, keep: Option<&Keep>, global: &Global, console
 
 /// Records. After a failure, prints the failure and starts again. Returns only if recording fails before it has begun.
 async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Console) -> Failure {
+    // A recording that cannot even begin has wrong options or settings, which a retry does not mend.
     let has_begun = Cell::new(false);
     loop {
         let once = async {

@@ -48,7 +48,8 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
     )
 }
 
-/// Formats the given target and filter options, and `--force`, without their values, for the journal.
+/// Formats the options of this call that say what is released, and `--force`, for the journal. Their values are left
+/// out, since there can be thousands; the journal lists the objects itself.
 fn flags(args: &ReleaseArgs) -> String {
     let options = [
         (args.leaked, " --leaked"),

@@ -76,6 +76,7 @@ pub(super) fn print_outcome(
     if let Some(refusal) = &repaired.refusal {
         warn_of_refusal(refusal, repaired.plan.kind, console);
     }
+    // Not all was done that was asked for, even if every step of the plan was.
     let is_partial = is_refused || !repaired.plan.skipped.is_empty() || repaired.stays_locked;
     outcome(repaired.run, is_partial, console)
 }

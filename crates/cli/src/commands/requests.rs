@@ -20,6 +20,7 @@ pub(super) fn assign(args: &AssignArgs, call: Call<'_>) -> Result<Outcome> {
     let outcome = repair::run(&args.writing, args.dry_run, on_file, call, async |access| {
         workflow::assign(access, &request).await
     })?;
+    // An address that was assigned by hand has no pod, and so looks leaked.
     let (_, console) = call;
     if outcome == Outcome::Clean && !args.dry_run {
         console.note(
@@ -39,7 +40,7 @@ pub(super) fn configure(args: &ConfigureArgs, call: Call<'_>) -> Result<Outcome>
     })
 }
 
-/// Makes blocks, handles and affinities match the addresses in use.
+/// Makes blocks, handles and affinities match the addresses in use, or with no `--apply` shows what would change.
 pub(super) fn rebuild(args: &RebuildArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request();
     let on_file = if args.apply {

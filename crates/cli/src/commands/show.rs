@@ -26,6 +26,7 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
         ));
     }
     args.check_table(&subject)?;
+    // Several clusters are read at the same time, and have one list.
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return of_fleet::run(args, &fleet, console);
     }
@@ -33,6 +34,7 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
         return Err(Failure::usage("--find-range needs several clusters")
             .hint("name them with --fleet or --context, which takes `*` and `?`"));
     }
+    // With --archive, the past state takes the place of the cluster, as a file would.
     let past = Past::of_call(args.archive.as_deref(), args.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
     let Found {
@@ -43,6 +45,7 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     })?;
     console.done_with(snapshot);
 
+    // What was found is already printed.
     for failure in &not_found {
         console.failure(failure);
     }

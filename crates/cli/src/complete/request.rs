@@ -77,6 +77,7 @@ impl Request {
 
     /// Expands `~/` or a variable at the beginning of a value, unless the shell has done so.
     pub(super) fn expanded(&self, value: &OsStr) -> OsString {
+        // kubectl passes on words that its shell has expanded.
         if !self.typed {
             return value.to_owned();
         }

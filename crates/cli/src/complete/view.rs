@@ -70,6 +70,7 @@ impl View<'_> {
         let Some(long) = arg.get_long() else {
             return false;
         };
+        // The word is `--name` or `--name=value`, and not a longer option.
         let option = format!("--{long}");
         for word in self.words_before.iter().filter_map(|word| word.to_str()) {
             if let Some(value) = word.strip_prefix(&option)

@@ -69,6 +69,7 @@ fn matching_contexts(patterns: &[String], contexts: &[String]) -> Result<Vec<Str
     for pattern in patterns {
         let matches = matching(pattern, contexts);
         if matches.is_empty() {
+            // Before the list of contexts, which can be long, the one that was probably meant.
             let hint = if let Some(similar) = nearest(pattern, contexts.iter().map(String::as_str)) {
                 format!(
                     "did you mean `{similar}`? The kubeconfig has {}",

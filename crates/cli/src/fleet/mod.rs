@@ -48,6 +48,7 @@ impl Fleet {
         } else {
             return Ok(None);
         };
+        // Hints for one of the clusters need its connection options.
         let connections = fleet
             .clusters
             .iter()
@@ -155,14 +156,13 @@ fn place_in_fleet(cluster: &Named) -> PathBuf {
     place(Path::new(""), cluster, "")
 }
 
-/// Refuses options that only make sense for one cluster. The bool is true if the option is given.
+/// Refuses a call for several clusters with an option that works on one. `options` has the names of such options, and
+/// whether each is given.
 pub(crate) fn refuse(options: &[(&str, bool)], hint: &'static str) -> Result<()> {
-    match options.iter().find(|(_, is_given)| *is_given) {
-        None => Ok(()),
-        Some((option, _)) => {
-            Err(Failure::usage(format!("{option} works on one cluster, but several are named")).hint(hint))
-        }
-    }
+    let Some((option, _)) = options.iter().find(|(_, is_given)| *is_given) else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!("{option} works on one cluster, but several are named")).hint(hint))
 }
 
 /// Returns settings for connections that cannot ask questions.

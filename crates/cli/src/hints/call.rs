@@ -44,6 +44,7 @@ impl Call {
     /// Collects the command and the options that the user typed, in the order of the command's definition. `matches`
     /// are those of the whole line, and `definition` that of the program.
     pub(super) fn new(definition: &Command, matches: &ArgMatches) -> Self {
+        // Descends to the command whose options these are.
         let mut definition = definition;
         let mut matches = matches;
         let mut command = Vec::new();

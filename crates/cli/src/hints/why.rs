@@ -89,7 +89,8 @@ fn describe_pod(explanation: &Explanation, purpose: &str) -> Vec<String> {
     vec![format!("{purpose}: {}", kubectl(&describe))]
 }
 
-/// Suggests how a request gets an address that was refused.
+/// Suggests how a request gets an address that was refused, by the reason. If a remedy was tried and helps, suggests no
+/// change of settings beside it.
 fn steps_for_refusal(
     snapshot: &Snapshot,
     explanation: &Explanation,

@@ -324,6 +324,7 @@ fn holder(record: Option<AddressRecord<'_>>) -> String {
     if let Some(released_at) = record.record().released_at() {
         return format!("cooling since {released_at}");
     }
+    // A record that is neither cooling nor an allocation is one of Windows nodes.
     if !record.is_allocated() {
         return "reserved for Windows".to_owned();
     }

@@ -62,6 +62,7 @@ pub(crate) fn write(
         }
         Format::Yaml => yaml::write(&versioned(document), out),
         Format::Json => {
+            // Escapes what could harm a terminal.
             let mut out = Lines::json(out);
             serde_json::to_writer_pretty(&mut out, &versioned(document))?;
             writeln!(out)?;

@@ -104,6 +104,7 @@ fn escaped(text: &str, escape: impl Fn(&mut String, char)) -> String {
 /// Escapes a YAML line, which consists of dashes, followed by a key with a colon, a value, or both. A key or value that
 /// needs escapes is put in double quotes.
 fn yaml_line(line: &str) -> String {
+    // The indent and the dashes of lists stay as they are.
     let start = line.len() - line.trim_start_matches([' ', '-']).len();
     let mut shown = line[..start].to_owned();
     let mut rest = line[start..].trim_end_matches('\n');

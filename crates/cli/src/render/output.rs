@@ -212,9 +212,9 @@ impl Text {
                     }
                 }
                 Part::Grid(grid, sort_by) => {
-                    let table = grid.draw(Page { sort_by, ..self.page });
+                    let drawn = grid.draw(Page { sort_by, ..self.page });
                     let table =
-                        table.map_err(|failure| io::Error::new(io::ErrorKind::InvalidInput, failure))?;
+                        drawn.map_err(|failure| io::Error::new(io::ErrorKind::InvalidInput, failure))?;
                     written.push_str(&table);
                 }
             }

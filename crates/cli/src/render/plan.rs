@@ -95,7 +95,7 @@ pub(super) fn result(Executed { execution, .. }: &Executed) -> Vec<String> {
     lines
 }
 
-/// Formats `Plan: 12 addresses in 3 blocks, 12 handles, 1 affinity; 2 skipped`.
+/// Formats the size of a plan: `Plan: 12 addresses, 3 blocks, 12 handles, 1 affinity; 2 skipped`.
 fn summary(plan: &PlanSummary) -> String {
     let skipped = match plan.skipped.len() {
         0 => String::new(),

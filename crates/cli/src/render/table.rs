@@ -241,8 +241,9 @@ impl Grid {
         table
     }
 
-    /// Replaces the separators in a drawn table by the styles of the cells.
+    /// Replaces the separators in a drawn table by the styles of the cells. Styles would count as text in the layout.
     fn styled(&self, drawn: &str, page: Page) -> String {
+        // A row can have several lines, if its cells are wrapped. The first group of lines is the header.
         let lines: Vec<&str> = drawn.lines().collect();
         let mut rows = lines.split(|line| line.starts_with(ROW_END));
         let mut text = String::with_capacity(drawn.len());

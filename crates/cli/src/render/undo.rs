@@ -132,6 +132,7 @@ fn write_plan(document: &UndoDocument<'_>, text: &mut Text) {
             count(document.already, "object is", "objects are")
         ));
     }
+    // Objects that are kept are written, but not restored.
     let kept = document
         .restored
         .iter()

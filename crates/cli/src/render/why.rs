@@ -84,6 +84,7 @@ struct ShownTunnel<'a> {
 impl<'a> Why<'a> {
     /// Shows the explanation for a pod or a node.
     pub(crate) fn new(snapshot: &Snapshot, explanation: &'a Explanation, cures: &'a [Cure]) -> Self {
+        // Decisions only need the node's name.
         let node = Node {
             name: explanation.node.clone(),
             ..Node::default()
@@ -137,6 +138,7 @@ impl<'a> ShownFamily<'a> {
     /// Shows the allocator's answer for one family to the node.
     fn new(snapshot: &Snapshot, node: &Node, explained: &'a FamilyAnswer) -> Self {
         let answer = &explained.answer;
+        // Exactly one of these two is there.
         let assigned = answer.outcome.as_ref().ok();
         let refusal = answer.outcome.as_ref().err();
         let first_refusal = answer.first.as_ref();

@@ -87,6 +87,7 @@ impl<'a> ShownFamily<'a> {
             name: LOAD_BALANCER.to_owned(),
             ..Node::default()
         };
+        // Without an answer, the controller does not ask the allocator for this family.
         let mut given = None;
         let mut decisions = Vec::new();
         if let Some(answer) = explained.answer() {

@@ -24,6 +24,7 @@ impl Datastore {
         }
         let mut settings = Settings::from_environment(&variables, &LocalFiles)
             .map_err(|error| CniError::internal(text(&error)))?;
+        // A runtime waits for the plugin, so a server that does not answer must not hold it up.
         settings.kubernetes.timeouts = Timeouts {
             connect: CONNECT,
             request: REQUEST,

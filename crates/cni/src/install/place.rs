@@ -107,6 +107,7 @@ impl Place {
         let folder = File::open(&self.folder).map_err(cannot("open", &self.folder))?;
         match folder.try_lock() {
             Ok(()) => Ok(folder),
+            // The lock of a process ends with it, so the other installer is running now.
             Err(fs::TryLockError::WouldBlock) => {
                 let message = format!(
                     "another installer of this program is running in {}",

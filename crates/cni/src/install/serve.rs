@@ -60,6 +60,7 @@ impl State {
                 self.failed,
             ),
         ];
+        // Each metric needs its help and its type before its value.
         let mut text = String::new();
         let mut add = |name: &str, kind: &str, help: &str, labels: &str, value: u64| {
             let name = format!("calipam_cni_{name}");

@@ -101,6 +101,7 @@ impl Environment {
     /// If a variable that the command needs is malformed. Otherwise, if any are missing; the error lists them.
     pub fn read(command: Command, variables: &BTreeMap<String, String>) -> Result<Self, CniError> {
         let value = |name: &str| variables.get(name).cloned().unwrap_or_default();
+        // As in Go's CNI library, a malformed value is an error before all missing ones together.
         let mut missing: Vec<&str> = Vec::new();
         for name in command.needs().iter().copied() {
             let value = value(name);
@@ -128,7 +129,8 @@ impl Environment {
     }
 }
 
-/// The name of the command that the runtime gives; `None` if the variable is not set, as when a person runs the program.
+/// The name of the command that the runtime gives; `None` if the variable is not set, as when a person runs the
+/// program.
 pub fn command_name(variables: &BTreeMap<String, String>) -> Option<&str> {
     let name = variables.get(COMMAND)?;
     if name.is_empty() { None } else { Some(name) }
@@ -155,7 +157,7 @@ fn check_form(name: &str, value: &str) -> Result<(), CniError> {
     }
 }
 
-/// Refuses a name that cannot be a network interface.
+/// Refuses a name that cannot be that of a network interface, as Go's CNI library does.
 fn check_interface(name: &str) -> Result<(), CniError> {
     if name.len() > INTERFACE_LENGTH {
         let details = format!(

@@ -123,7 +123,8 @@ impl World {
     }
 }
 
-/// Sums up the ADD calls of a run, and separately those that found an address in their node's own blocks.
+/// Sums up the ADD calls of a run: all together, those that found an address in their node's own blocks, and those that
+/// listed blocks to claim a new one or to borrow.
 fn summary_of_adds(measured: &Measured) -> Adds {
     let all = measured.started.iter();
     let in_own_block = all.clone().filter(|add| !add.listed);

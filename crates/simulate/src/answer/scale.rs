@@ -5,8 +5,8 @@ use super::several::run_each;
 use crate::error::Result;
 use crate::scenario::Scenario;
 
-/// Runs a scenario with each number of nodes. If the scenario sets an arrival rate, it grows in proportion to the
-/// number of nodes.
+/// Runs a scenario with each number of nodes, and returns the results in the same order. If the scenario sets an
+/// arrival rate, it grows in proportion to the number of nodes, as if each node got as many pods.
 pub fn scale(scenario: &Scenario, nodes: &[u32], runs: u64) -> Result<Scale> {
     let original_nodes = scenario.node_count().max(1);
     let mut scenarios: Vec<Scenario> = Vec::new();

@@ -126,7 +126,8 @@ impl World {
     }
 }
 
-/// Creates the content of the datastore at the start.
+/// Creates the content of the datastore at the start: pools, nodes and, if the scenario begins with an existing
+/// cluster, that cluster's blocks, affinities and handles.
 fn initial_data(scenario: &Scenario) -> Data {
     let start = scenario.start.as_deref();
     let reservations = start.map(|start| start.reservations.clone()).unwrap_or_default();

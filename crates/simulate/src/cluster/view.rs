@@ -29,6 +29,7 @@ impl World {
         }
 
         let data = self.server.data();
+        // Sorted by ID, as in the list of a datastore.
         snapshot.handles = data.handles().map(|handle| versioned(handle.clone())).collect();
         snapshot
             .handles
@@ -94,7 +95,7 @@ fn versioned<T>(value: T) -> Versioned<T> {
 fn model_pod(id: u32, pod: &Pod, node: &str) -> ModelPod {
     let name = Pod::name(id);
     let container = pod.container(id);
-    // The plugin has emptied the annotations of a pod that is stopping.
+    // The plugin has emptied the annotations of a pod that is stopping, except on a failed node, where it does not run.
     let is_stopping = pod.started.is_some() && !pod.runs && !pod.is_of_failed_node;
     let mut addresses: Vec<String> = Vec::new();
     if !is_stopping {

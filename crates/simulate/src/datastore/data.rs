@@ -170,7 +170,7 @@ impl Data {
         }
     }
 
-    /// The object under a key.
+    /// Returns the object under a key; `None` if there is none, or for objects that simulations do not have.
     fn get(&self, key: &Key) -> Option<Entry> {
         match key {
             Key::Block(cidr) => self.stored_block(*cidr).map(block_entry),
@@ -246,7 +246,7 @@ impl Data {
         }
     }
 
-    /// Stores a record at the current revision. Records that no client writes are left out.
+    /// Stores a record at the current revision, in place of an earlier one. Ignores records that no client writes.
     fn put(&mut self, record: Record) {
         let revision = self.revision;
         match record {

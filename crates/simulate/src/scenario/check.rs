@@ -43,6 +43,7 @@ impl Scenario {
             return Err(error.hint("add one: `--pool 10.244.0.0/16`"));
         }
 
+        // Only the scenario's own pools are checked: those of an existing cluster are as they are.
         let existing_pools = self.start.iter().flat_map(|start| &start.pools);
         let existing_cidrs: Vec<IpNet> = existing_pools.map(|pool| pool.cidr).collect();
         let mut earlier: Vec<IpNet> = Vec::new();
@@ -85,6 +86,7 @@ impl Scenario {
             return Err(ScenarioError::new(message).hint("`--max-pods-per-node` raises it"));
         }
 
+        // With the pods that the cluster already has.
         let mut pods = self.pod_count();
         if let Some(start) = &self.start {
             pods += start.pods.len() as u64;

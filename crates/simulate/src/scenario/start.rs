@@ -48,6 +48,7 @@ impl Start {
                 blocks.push(Arc::new(Block::clone(block)));
             }
         }
+        // The index of a node must not depend on the order in which it was read.
         let mut nodes = values(&snapshot.nodes);
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         Self {

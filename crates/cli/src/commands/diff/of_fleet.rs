@@ -144,6 +144,7 @@ fn compare_cluster(
     args: &DiffArgs,
     console: &Console,
 ) -> Result<Compared> {
+    // Settings that cannot be used concern only this cluster.
     let earlier = match earlier {
         Ok(settings) => settings,
         Err(failure) => return Ok(ReadOfCluster::Unreadable(failure.message)),

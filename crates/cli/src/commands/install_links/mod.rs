@@ -169,6 +169,7 @@ fn install(
         console.verbose(&format!("{shown} exists already"));
         return Ok(true);
     }
+    // A link that leads nowhere is in the way, too.
     let is_taken = fs::symlink_metadata(path).is_ok();
     if is_taken && !force {
         console.warn(&format!(

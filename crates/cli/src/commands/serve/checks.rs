@@ -271,6 +271,7 @@ impl<'a> Checks<'a> {
             None => Duration::ZERO,
         };
         let longest_rest = interval.saturating_sub(took);
+        // The interval is kept even if the checks then use more of a processor.
         let mut rest = self.rest_for(took).max(shortest_rest).min(longest_rest);
         let begin = Instant::now();
         while let Some(wait) = self.live.as_ref().and_then(Live::until_confirmable)
@@ -286,6 +287,7 @@ impl<'a> Checks<'a> {
         }
         tokio::time::sleep(rest.saturating_sub(begin.elapsed())).await;
 
+        // After the pause, waits for a change, in the way that the datastore allows.
         let time_left = interval.saturating_sub(took + begin.elapsed());
         let Some(live) = &mut self.live else {
             return watch::wait(time_left, self.revision, self.global, &self.console).await;
@@ -295,8 +297,10 @@ impl<'a> Checks<'a> {
             return watch::wait(time_left, self.revision, self.global, &self.console).await;
         }
         match live.wait(time_left).await {
+            // The other writes for the same pod follow in a moment.
             Ok(true) => tokio::time::sleep(POD_WRITE_TIME).await,
             Ok(false) => {}
+            // The next check opens a new connection.
             Err(_) => {
                 self.datastore = None;
                 tokio::time::sleep(TOGETHER.min(time_left)).await;

@@ -173,6 +173,7 @@ fn find_pod(full_name: &str, snapshot: &Snapshot) -> Option<Regarding> {
         .pods
         .iter()
         .find(|pod| pod.value.namespace() == *namespace && pod.value.name() == *name)?;
+    // Only the API server tells the UID, without which an event is not shown at its pod.
     let Revision::Kubernetes(version) = &pod.revision else {
         return None;
     };

@@ -415,6 +415,7 @@ fn not_ready(served: &Served, format: Format) -> Answer {
         None => "no check has succeeded yet".to_owned(),
     };
     match format {
+        // A browser asks again for the page by itself.
         Format::Html => {
             let text = format!("{text}. This page shows the report as soon as one succeeds.");
             let page = html::answer("No report yet", &html::notice(text));

@@ -31,6 +31,7 @@ pub(crate) async fn show(
         Subject::Object(Object::Address(address)) => events(access, &snapshot, *address).await,
         _ => Vec::new(),
     };
+    // A named node or pool limits the view to itself. For anything else, the options do.
     let names_of_object = match &subject {
         Subject::Object(object) => object.names(),
         _ => None,

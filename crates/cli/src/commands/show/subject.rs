@@ -232,6 +232,7 @@ fn print_comparison(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Re
     if comparison.nodes.iter().all(render::agrees) {
         return Ok(Outcome::Clean);
     }
+    // A table has only the numbers of addresses that differ.
     if console.format == Format::Table {
         console.hint(&format!("{} names the addresses", rerun::in_wide_form()));
     }

@@ -31,6 +31,7 @@ impl Call {
     /// Formats a command line of calicoctl, which is quoted for a shell, with the connection options. Most of them are
     /// environment variables.
     pub(in crate::hints) fn of_calicoctl(&self, line: &str) -> String {
+        // calicoctl needs the type if it is not in its configuration file. Files have no type.
         let is_etcd = self.value("etcd_endpoints").is_some();
         let kind = match self.value("datastore") {
             Some("kubernetes") => Some("kubernetes"),

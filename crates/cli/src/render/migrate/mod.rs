@@ -77,6 +77,7 @@ impl Document for SurveyDocument<'_> {
             out.blank();
             out.section(capacity(&survey.capacity_back, wide));
         }
+        // What Kubernetes tells about workloads takes the place of the list of users.
         if let Some(moving) = moving
             && !moving.workloads.is_empty()
         {
@@ -108,6 +109,7 @@ impl Document for MigrationDocument<'_> {
             plan,
             was_shown,
         } = self;
+        // The operator has seen the survey and the plan before agreeing to the run.
         if plan.execution.is_some() {
             return plan.text(out);
         }
@@ -332,6 +334,7 @@ fn workloads(moving: &Moving, wide: bool) -> Grid {
             rows.push(Row::of(group, moving));
         }
     }
+    // Last, since each of them needs work by hand.
     if bare_pods.len() > BARE_PODS_NAMED {
         rows.push(Row::of_bare_pods(&bare_pods));
     } else {

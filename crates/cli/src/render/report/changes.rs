@@ -14,6 +14,7 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
     let Some(changes) = &report.changes else {
         return Vec::new();
     };
+    // Few findings become more severe, so this number is shown only if it is not 0.
     let counts = changes.counts(&report.findings);
     let since = utc(changes.since);
     let mut parts = vec![format!("{} new", thousands(counts[&Change::New]))];

@@ -215,6 +215,7 @@ impl Metrics<'_> {
     /// Adds the number of findings for every code, even if it is zero, so that alerts resolve. Also adds the number of
     /// pods without addresses.
     fn findings(&mut self, report: &Report, codes: impl Iterator<Item = Code>) {
+        // A finding can have another severity than is usual for its code.
         let mut numbers: BTreeMap<_, u64> = codes.map(|code| ((code, code.severity()), 0)).collect();
         for finding in &report.findings {
             *numbers.entry((finding.code, finding.severity)).or_default() += 1;

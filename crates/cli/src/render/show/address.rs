@@ -305,6 +305,7 @@ fn add_findings(text: &mut Text, findings: &[Finding], between: &[(&str, &Findin
         text.fact("Finding", format!("{severity} {code} of {cluster}: {message}"));
     }
 
+    // After a partial read, most rules could not be checked.
     let has_findings = !findings.is_empty() || !between.is_empty();
     let is_complete = partly_read.is_empty();
     if !is_complete && has_findings {
@@ -340,6 +341,7 @@ fn words_of_status(status: OwnerStatus) -> &'static str {
 
 /// Describes the user of an address, with the fields that name it.
 fn words_of_owner(owner: &OwnerEvidence) -> String {
+    // The name of a pod's endpoint contains that of the pod, and is longer.
     let name = if owner.pod.is_empty() {
         &owner.name
     } else {

@@ -24,6 +24,7 @@ impl View for NodeList {
 
     /// Writes a table of nodes.
     fn text(&self, text: &mut Text) {
+        // A list by pool can be long.
         let claimable = if text.page.wide {
             claimable_by_pool
         } else {
@@ -64,6 +65,7 @@ fn plugin(plugin: &NodePlugin) -> String {
     let Some(installed) = &plugin.installed else {
         return assigned_by.to_owned();
     };
+    // The installed plugin comes with a version, the other does not.
     let is_same = installed.starts_with("calipam") == (assigned_by == "calipam");
     if assigned_by.is_empty() || is_same {
         return installed.clone();

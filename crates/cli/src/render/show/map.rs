@@ -35,6 +35,7 @@ impl View for MapList {
         for map in &self.pools {
             text.line(title(map));
             let drawing = Drawing::new(map, text.page);
+            // Two cells share a character only if colors tell them apart.
             if text.page.color && text.page.unicode {
                 drawing.half_blocks(text);
             } else {
@@ -243,11 +244,13 @@ impl<'a> Drawing<'a> {
     /// Draws two rows of cells on one line with the character `▀`. The upper cells are its foreground, and the lower
     /// cells its background.
     fn half_blocks(&self, text: &mut Text) {
+        // The last line has no lower cells if the number of rows is odd.
         for row in (0..self.rows()).step_by(2) {
             let pairs: Vec<(Option<Glyph>, Option<Glyph>)> = (0..self.columns)
                 .map(|column| (self.glyph(row, column), self.glyph(row + 1, column)))
                 .collect();
             let mut line = self.label(row);
+            // Cells with the same colors share the escape sequences.
             for run in pairs.chunk_by(|pair, next| pair == next) {
                 let (upper, lower) = run[0];
                 let style = Style::new()

@@ -65,6 +65,7 @@ impl View for PoolList {
             pool_columns(text.page),
         );
 
+        // The notes are in the order of their kinds, and not of the pools.
         let mut notes: Vec<String> = Vec::new();
         for pool in self.pools.iter().filter(|pool| pool.unknown.0 > 0) {
             let name = &pool.name;

@@ -90,7 +90,7 @@ impl Answers {
         runs
     }
 
-    /// Formats the scenario in one line.
+    /// Formats the scenario in one line: nodes, pods, pools, seeds and latency.
     fn headline(&self) -> String {
         let scenario = &self.scenario;
         let nodes = scenario.node_count() as usize;

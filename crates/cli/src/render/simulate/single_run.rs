@@ -123,6 +123,7 @@ pub(super) fn facts_with_range(run: &Run) -> Vec<Vec<String>> {
     }
     if let Some(range) = &run.range {
         for end in [&range.lowest, &range.highest] {
+            // The facts of each run are in the same order.
             for (row, (_, value)) in rows.iter_mut().zip(facts(end)) {
                 row.push(value);
             }
