@@ -38,7 +38,7 @@ impl From<Owner> for Ownership {
 
 /// Finds the owner of the addresses of the call's pod: its virtual machine if it has one that keeps its addresses,
 /// otherwise its container.
-pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Ownership, CniError> {
+pub(crate) async fn find_owner(call: &Call, allocator: &CallAllocator) -> Result<Ownership, CniError> {
     let Some((namespace, pod_name)) = &call.identity.pod else {
         return Ok(Owner::Container.into());
     };

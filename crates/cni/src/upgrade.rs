@@ -121,7 +121,7 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
 
     check_pools(&allocator, &client, node, files).await?;
     migrate_tunnel(&allocator, &client, node).await?;
-    if list(&files.addresses)?.is_empty() {
+    if files_in(&files.addresses)?.is_empty() {
         return remove_folder(&files.addresses);
     }
     let taken_over = match set_ready(&client, LOCKED).await {
@@ -151,7 +151,7 @@ async fn take_over(
     sleep(files.wait).await;
     let _lock = lock(&files.addresses)?;
     let pods = pods_on(client, node).await?;
-    for file in list(&files.addresses)? {
+    for file in files_in(&files.addresses)? {
         migrate_file(allocator, node, &file, &pods).await?;
     }
     Ok(())
@@ -174,7 +174,7 @@ async fn check_pools(
 ) -> Result<()> {
     let pods = pods_on(client, node).await?;
     let pools = allocator.pools().await?;
-    for file in list(&files.addresses)? {
+    for file in files_in(&files.addresses)? {
         let Some(address) = address_of(&file)? else {
             continue;
         };
@@ -330,7 +330,7 @@ async fn set_ready(client: &KubeClient, ready: bool) -> Result<()> {
 }
 
 /// The files in a folder, sorted by name.
-fn list(folder: &Path) -> Result<Vec<PathBuf>> {
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed(folder))? {
         let entry = entry.map_err(failed(folder))?;

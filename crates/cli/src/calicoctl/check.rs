@@ -93,20 +93,20 @@ impl Lines<'_> {
     /// Formats the whole check, in calicoctl's order. The last line has the number of problems.
     fn text(&self) -> String {
         let mut out = String::from("Checking IPAM for inconsistencies...\n\n");
-        self.blocks(&mut out);
-        self.pools_and_users(&mut out);
-        self.top_nodes(&mut out);
-        let leaked = self.leaked(&mut out);
-        let unrecorded = self.unrecorded(&mut out);
-        let handles = self.handles(&mut out);
-        let invalid = self.invalid(&mut out);
+        self.list_blocks(&mut out);
+        self.list_pools_and_users(&mut out);
+        self.list_top_nodes(&mut out);
+        let leaked = self.list_leaked(&mut out);
+        let unrecorded = self.list_unrecorded(&mut out);
+        let handles = self.list_handles(&mut out);
+        let invalid = self.list_invalid_blocks(&mut out);
         let problems = leaked + unrecorded + handles + invalid;
         line(&mut out, &format!("Check complete; found {problems} problems."));
         out
     }
 
     /// Returns the subjects of the findings with this code.
-    fn subjects(&self, code: Code) -> impl Iterator<Item = &Subject> {
+    fn subjects_of(&self, code: Code) -> impl Iterator<Item = &Subject> {
         self.report
             .findings
             .iter()
@@ -115,7 +115,7 @@ impl Lines<'_> {
     }
 
     /// Lists the blocks, and their allocations if all addresses are to be listed.
-    fn blocks(&self, out: &mut String) {
+    fn list_blocks(&self, out: &mut String) {
         line(out, "Loading all IPAM blocks...");
         line(out, &format!("Found {} IPAM blocks.", self.view.blocks.len()));
         let mut number = 0;
@@ -139,7 +139,7 @@ impl Lines<'_> {
     }
 
     /// Lists the pools, the tunnels, the services and the workloads with their addresses.
-    fn pools_and_users(&self, out: &mut String) {
+    fn list_pools_and_users(&self, out: &mut String) {
         let view = self.view;
         line(out, "Loading all IPAM pools...");
         for cidr in &view.pools {
@@ -149,7 +149,7 @@ impl Lines<'_> {
         line(out, "");
 
         line(out, "Loading all nodes.");
-        self.owners(&view.tunnels, out);
+        self.list_owners(&view.tunnels, out);
         line(out, &format!("Found {} node tunnel IPs.", view.tunnels.len()));
         line(out, "");
 
@@ -162,14 +162,14 @@ impl Lines<'_> {
                 );
             }
             Some(services) => {
-                self.owners(&view.service_addresses, out);
+                self.list_owners(&view.service_addresses, out);
                 line(out, &format!("Found {services} service load balancer(s)."));
             }
         }
         line(out, "");
 
         line(out, "Loading all workload endpoints.");
-        self.owners(&view.workloads, out);
+        self.list_owners(&view.workloads, out);
         line(out, &format!("Found {} workload IPs.", view.workloads.len()));
         line(
             out,
@@ -181,7 +181,7 @@ impl Lines<'_> {
     }
 
     /// Lists addresses with their owners on request.
-    fn owners(&self, owners: &[AddressOwner], out: &mut String) {
+    fn list_owners(&self, owners: &[AddressOwner], out: &mut String) {
         if self.all {
             for AddressOwner { address, owner } in owners {
                 line(out, &format!("  {address} belongs to {owner}"));
@@ -190,7 +190,7 @@ impl Lines<'_> {
     }
 
     /// Lists the [`TOP`] nodes with the most allocations, and the median of all nodes.
-    fn top_nodes(&self, out: &mut String) {
+    fn list_top_nodes(&self, out: &mut String) {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for allocation in self.view.blocks.iter().flat_map(|block| &block.allocations) {
             *counts.entry(&allocation.node).or_default() += 1;
@@ -216,7 +216,7 @@ impl Lines<'_> {
 
     /// Lists the records of leaked addresses if addresses with problems are to be listed, and returns the number of
     /// leaked addresses. The list is longer if overlapping blocks have records of the same address.
-    fn leaked(&self, out: &mut String) -> usize {
+    fn list_leaked(&self, out: &mut String) -> usize {
         line(
             out,
             "Scanning for IPs that are allocated but not actually in use...",
@@ -231,7 +231,7 @@ impl Lines<'_> {
                 line(out, &format!("  {address} leaked; attrs {attributes}"));
             }
         }
-        let number = self.subjects(Code::LeakedAddress).count();
+        let number = self.subjects_of(Code::LeakedAddress).count();
         line(
             out,
             &format!("Found {number} IPs that are allocated in IPAM but not actually in use."),
@@ -241,23 +241,23 @@ impl Lines<'_> {
 
     /// Lists the addresses that are in use but not allocated, if addresses with problems are to be listed. Returns
     /// their number, in which addresses with several owners do not count.
-    fn unrecorded(&self, out: &mut String) -> usize {
+    fn list_unrecorded(&self, out: &mut String) -> usize {
         line(
             out,
             "Scanning for IPs that are in use by a workload or node but not allocated in IPAM...",
         );
         if self.lists_problems {
-            for subject in self.subjects(Code::DuplicateAddress) {
+            for subject in self.subjects_of(Code::DuplicateAddress) {
                 line(out, &format!("  {subject} has multiple owners."));
             }
             let problem = "is not in any active IP pool";
-            self.owners_of_findings(Code::InUseOutsidePools, problem, out);
+            self.list_owners_of_findings(Code::InUseOutsidePools, problem, out);
             let problem = "and in active IPAM pool but has no IPAM allocation";
-            self.owners_of_findings(Code::UnallocatedInUse, problem, out);
+            self.list_owners_of_findings(Code::UnallocatedInUse, problem, out);
         }
 
-        let outside = self.subjects(Code::InUseOutsidePools).count();
-        let unallocated = self.subjects(Code::UnallocatedInUse).count();
+        let outside = self.subjects_of(Code::InUseOutsidePools).count();
+        let unallocated = self.subjects_of(Code::UnallocatedInUse).count();
         line(
             out,
             &format!("Found {outside} in-use IPs that are not in active IP pools."),
@@ -273,9 +273,9 @@ impl Lines<'_> {
     }
 
     /// Adds a line for each owner of each address that has a finding with this code. `problem` ends the line.
-    fn owners_of_findings(&self, code: Code, problem: &str, out: &mut String) {
+    fn list_owners_of_findings(&self, code: Code, problem: &str, out: &mut String) {
         let view = self.view;
-        for subject in self.subjects(code) {
+        for subject in self.subjects_of(code) {
             let Subject::Address(address) = subject else {
                 continue;
             };
@@ -290,7 +290,7 @@ impl Lines<'_> {
 
     /// Lists the orphan handles if all addresses, and the missing ones if those with problems are to be listed. Returns
     /// the number of orphan handles: calicoctl does not count missing ones as problems.
-    fn handles(&self, out: &mut String) -> usize {
+    fn list_handles(&self, out: &mut String) -> usize {
         line(out, "Scanning for IPAM handles with no matching IPs...");
         if self.lists_all {
             for handle in &self.view.leaked_handles {
@@ -306,14 +306,14 @@ impl Lines<'_> {
 
         line(out, "Scanning for IPs with missing handle...");
         if self.lists_problems {
-            for handle in self.subjects(Code::MissingHandle) {
+            for handle in self.subjects_of(Code::MissingHandle) {
                 line(
                     out,
                     &format!("  {handle} is in use in a block but doesn't exist."),
                 );
             }
         }
-        let missing = self.subjects(Code::MissingHandle).count();
+        let missing = self.subjects_of(Code::MissingHandle).count();
         line(
             out,
             &format!("Found {missing} handles mentioned in blocks with no matching handle resource."),
@@ -322,7 +322,7 @@ impl Lines<'_> {
     }
 
     /// Lists the blocks that are corrupt or cannot be decoded, and returns their number.
-    fn invalid(&self, out: &mut String) -> usize {
+    fn list_invalid_blocks(&self, out: &mut String) -> usize {
         line(out, "Validating IPAMBlock structures...");
         // An object that cannot be decoded is known only by its key, in etcd or in Kubernetes.
         let is_block = |subject: &Subject| match subject {

@@ -23,7 +23,7 @@ pub(crate) fn sentence(cure: &Cure, reader: Reader) -> String {
 /// Formats the effect of a cure.
 pub(crate) fn outcome(effect: &Effect) -> String {
     let mut parts: Vec<String> = Vec::new();
-    parts.extend(released(effect));
+    parts.extend(freed_addresses(effect));
     if let Some(after) = effect.second_check
         && effect.addresses == 0
     {
@@ -73,7 +73,7 @@ pub(crate) fn outcome(effect: &Effect) -> String {
 
 /// Formats the number of addresses that a cure frees, and when: at once, or after a second check has found them unused
 /// again. `None` if it frees none.
-fn released(effect: &Effect) -> Option<String> {
+fn freed_addresses(effect: &Effect) -> Option<String> {
     let Effect {
         addresses,
         at_once,
@@ -97,7 +97,7 @@ fn released(effect: &Effect) -> Option<String> {
             format!("{} at once, and {} {later}", frees(at_once), addresses - at_once)
         };
     }
-    if cooldown > 0 {
+    if cooldown != 0 {
         text.push_str(&format!(", each with a cooldown of {cooldown} s"));
     }
     Some(text)

@@ -19,7 +19,7 @@ use crate::protocol::{Arguments, CniError};
 /// long, or the datastore fails.
 pub(crate) async fn add(call: &Call) -> Result<Added, CniError> {
     let allocator = call.connect().await?;
-    let found = ownership::find(call, allocator).await?;
+    let found = ownership::find_owner(call, allocator).await?;
     if let Some(refusal) = found.refusal {
         return Err(refusal);
     }

@@ -18,7 +18,7 @@ use crate::protocol::CniError;
 /// If an address is missing or has another owner, the machine's addresses are not for this pod, or the datastore fails.
 pub(crate) async fn check(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
-    let found = ownership::find(call, allocator).await?;
+    let found = ownership::find_owner(call, allocator).await?;
     let handle = match (found.owner, found.refusal) {
         (Owner::PodIsGone, _) | (Owner::Container, None) => call.identity.handle.clone(),
         (Owner::Machine(machine), None) => machine.handle(&call.configuration.name),

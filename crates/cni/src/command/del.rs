@@ -12,7 +12,7 @@ use crate::protocol::CniError;
 /// Releases the addresses of the container. It is not an error if they were already released.
 pub(crate) async fn del(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
-    let owner = ownership::find(call, allocator).await?.owner;
+    let owner = ownership::find_owner(call, allocator).await?.owner;
     if owner == Owner::PodIsGone {
         // The pod's machine is no longer known, but an ordinary handle can be released.
         tracing::info!("the pod is gone from the API server");

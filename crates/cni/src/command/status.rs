@@ -15,7 +15,7 @@ use crate::protocol::{CniError, Code};
 pub(crate) async fn status(call: &Call) -> Result<&CallAllocator, CniError> {
     let checked = async {
         let allocator = call.connect().await?;
-        within(OPERATION, check(&call.configuration, allocator)).await??;
+        within(OPERATION, check_node_and_pools(&call.configuration, allocator)).await??;
         Ok(allocator)
     };
     // For the runtime, each of these errors means the same: on this node no ADD can succeed.

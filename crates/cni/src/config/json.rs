@@ -51,8 +51,8 @@ impl<'a> Fields<'a> {
         let mut last = None;
         for value in self.named(name) {
             // As in Go, the last of several values counts, and `null` leaves the value before it.
-            if let Some(value) = self.decode(name, value, kind)? {
-                last = Some(value);
+            if let Some(decoded) = self.decode(name, value, kind)? {
+                last = Some(decoded);
             }
         }
         Ok(last)

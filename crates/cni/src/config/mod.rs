@@ -171,7 +171,7 @@ fn configuration(document: Document<'_>) -> Result<Configuration, WrongType> {
     Ok(Configuration {
         version,
         name,
-        ipam: ipam(&fields.object("ipam")?)?,
+        ipam: read_ipam(&fields.object("ipam")?)?,
         reads_namespaces: !kubeconfig.is_empty() || policy.text("type")? == "k8s",
         datastore: Datastore {
             variables: [
@@ -203,15 +203,15 @@ fn configuration(document: Document<'_>) -> Result<Configuration, WrongType> {
             host: fields.text("hostname")?,
         },
         lock_file: path("ipam_lock_file", LOCK_FILE)?,
-        log: log(&fields)?,
+        log: read_log(&fields)?,
         single_block: fields.get("windows_use_single_network", "true or false")?,
-        previous: previous(&fields),
+        previous: previous_addresses(&fields),
         valid_containers: valid_containers(&fields),
     })
 }
 
 /// Reads the fields of `ipam`. A wrong type of an unused field is an error, too, as in Calico.
-fn ipam(fields: &Fields<'_>) -> Result<Ipam, WrongType> {
+fn read_ipam(fields: &Fields<'_>) -> Result<Ipam, WrongType> {
     for unused in ["type", "name", "subnet"] {
         fields.text(unused)?;
     }
@@ -230,7 +230,7 @@ fn ipam(fields: &Fields<'_>) -> Result<Ipam, WrongType> {
 }
 
 /// Reads the fields about logs. Numbers that are not positive stand for the defaults.
-fn log(fields: &Fields<'_>) -> Result<Log, WrongType> {
+fn read_log(fields: &Fields<'_>) -> Result<Log, WrongType> {
     let defaults = Log::default();
     let number = |name: &str, default: u64| -> Result<u64, WrongType> {
         let number: i64 = fields.get(name, "a number")?;
@@ -254,7 +254,7 @@ fn log(fields: &Fields<'_>) -> Result<Log, WrongType> {
 
 /// Returns the addresses in `prevResult`, which is what ADD returned for the container. Ignores a malformed result and
 /// malformed addresses, as Calico's plugin does.
-fn previous(fields: &Fields<'_>) -> Vec<IpAddr> {
+fn previous_addresses(fields: &Fields<'_>) -> Vec<IpAddr> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Result {

@@ -26,7 +26,7 @@ pub(super) async fn check(
     variables: &BTreeMap<String, String>,
     anyway: &str,
 ) -> Result<()> {
-    let text = network(configuration)?;
+    let text = find_plugin_configuration(configuration)?;
     let checked = async {
         let configuration = Document::read(&text, Some(Command::Status))?.configuration()?;
         let call = Call::new(configuration, Environment::default(), variables, Command::Status)?;
@@ -39,12 +39,12 @@ pub(super) async fn check(
         ))
         .hint(&format!("Calico's plugin stays; `{anyway}` installs anyway"))
     })?;
-    version(cluster.map_err(|error| Problem::new(error.to_string()))?, anyway)
+    check_version(cluster.map_err(|error| Problem::new(error.to_string()))?, anyway)
 }
 
 /// Finds the configuration of the network that uses `calico-ipam`, and returns it in the form in which a runtime passes
 /// it to the plugin.
-fn network(folder: &Path) -> Result<Vec<u8>> {
+fn find_plugin_configuration(folder: &Path) -> Result<Vec<u8>> {
     // Runtimes use the configuration whose file name sorts first.
     let mut files = BTreeSet::new();
     for entry in fs::read_dir(folder).map_err(cannot("read", folder))? {
@@ -61,7 +61,7 @@ fn network(folder: &Path) -> Result<Vec<u8>> {
     // Runtimes pass over files that they cannot read, and so does this search.
     let mut unreadable = Vec::new();
     for path in files {
-        match read(&path) {
+        match read_network(&path) {
             Ok(network) => {
                 if let Some(plugin) = calico_plugin(network) {
                     return Ok(plugin.to_string().into_bytes());
@@ -77,7 +77,7 @@ fn network(folder: &Path) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// The reason that it is not JSON, with the file, line and column.
-fn read(path: &Path) -> std::result::Result<Value, String> {
+fn read_network(path: &Path) -> std::result::Result<Value, String> {
     let text = regular::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     serde_json::from_slice(&text).map_err(|error| format!("{} is not JSON: {error}", path.display()))
 }
@@ -111,7 +111,7 @@ fn calico_plugin(network: Value) -> Option<Value> {
 }
 
 /// Refuses a Calico version that is not known to be supported. `anyway` is the command line that skips this check.
-fn version(cluster: Option<ClusterInformation>, anyway: &str) -> Result<()> {
+fn check_version(cluster: Option<ClusterInformation>, anyway: &str) -> Result<()> {
     let cluster = cluster.unwrap_or_default();
     let version = &cluster.calico_version;
     let problem = match cluster.is_known() {
@@ -146,7 +146,7 @@ mod tests {
                 calico_version,
                 ..ClusterInformation::default()
             };
-            version(Some(cluster), "calipam-cni install --no-check").is_ok()
+            check_version(Some(cluster), "calipam-cni install --no-check").is_ok()
         };
         for known in ["v3.32.1", "3.32.1", &newest_known(), "v3.32.0-0.dev-12-gabc"] {
             assert!(judged(known), "{known}");
@@ -164,6 +164,6 @@ mod tests {
         for unknown in unknown {
             assert!(!judged(unknown), "{unknown}");
         }
-        assert!(version(None, "calipam-cni install --no-check").is_err());
+        assert!(check_version(None, "calipam-cni install --no-check").is_err());
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn start(settings: &Log) {
     let print = move |metadata: &Metadata<'_>, text: &str| {
         // Each line is one write, so that lines from several plugin processes do not mix. A full disk or a closed
         // stderr must not stop the plugin.
-        let line = line(metadata, text);
+        let line = format_line(metadata, text);
         io::stderr().write_all(line.as_bytes()).ok();
         if let Some(mut file) = file.as_ref() {
             file.write_all(line.as_bytes()).ok();
@@ -39,7 +39,7 @@ pub(crate) fn start(settings: &Log) {
 }
 
 /// A line in Calico's form: `<date> <time> [<LEVEL>][<pid>] ipam/<file> <line>: <message> <key>=<value> …`.
-fn line(metadata: &Metadata<'_>, text: &str) -> String {
+fn format_line(metadata: &Metadata<'_>, text: &str) -> String {
     let time = Zoned::now().strftime("%Y-%m-%d %H:%M:%S%.3f");
     let level = match *metadata.level() {
         Level::ERROR => "ERROR",
@@ -72,7 +72,7 @@ mod tests {
         let printed = Arc::new(Mutex::new(String::new()));
         let memory = Arc::clone(&printed);
         let print = move |metadata: &Metadata<'_>, text: &str| {
-            memory.lock().unwrap().push_str(&line(metadata, text));
+            memory.lock().unwrap().push_str(&format_line(metadata, text));
         };
         let printer = Printer {
             level: Level::INFO.into(),

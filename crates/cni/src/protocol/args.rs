@@ -34,7 +34,7 @@ const TEST_KEYS: &[&str] = &[IGNORE_UNKNOWN, TEST_NAMESPACE];
 impl Arguments {
     /// Parses the value of `CNI_ARGS`.
     pub fn read(text: &str) -> Result<Self, CniError> {
-        let pairs = pairs(text)?;
+        let pairs = split_pairs(text)?;
         refuse_unknown(&pairs, POD_KEYS)?;
         let last_value = |key: &str| {
             let pair = pairs.iter().rev().find(|pair| pair.key == key);
@@ -43,7 +43,7 @@ impl Arguments {
         // All addresses are parsed, so that a malformed one is an error even if a later one takes precedence.
         let mut ip = None;
         for pair in pairs.iter().filter(|pair| pair.key == IP) {
-            ip = address(pair)?;
+            ip = parse_address(pair)?;
         }
 
         let namespace = last_value(POD_NAMESPACE).unwrap_or("");
@@ -68,7 +68,7 @@ impl Arguments {
 
     /// Refuses keys that ADD does not accept when it looks for a requested address.
     pub fn check_for_add(text: &str) -> Result<(), CniError> {
-        refuse_unknown(&pairs(text)?, ADDRESS_KEYS)
+        refuse_unknown(&split_pairs(text)?, ADDRESS_KEYS)
     }
 }
 
@@ -82,7 +82,7 @@ struct Pair<'a> {
 ///
 /// # Errors
 /// If a pair does not contain exactly one `=`.
-fn pairs(text: &str) -> Result<Vec<Pair<'_>>, CniError> {
+fn split_pairs(text: &str) -> Result<Vec<Pair<'_>>, CniError> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
@@ -101,7 +101,7 @@ fn pairs(text: &str) -> Result<Vec<Pair<'_>>, CniError> {
 fn refuse_unknown(pairs: &[Pair<'_>], known: &[&str]) -> Result<(), CniError> {
     let mut ignores_unknown = false;
     for pair in pairs.iter().filter(|pair| pair.key == IGNORE_UNKNOWN) {
-        ignores_unknown = switch(pair)?;
+        ignores_unknown = parse_boolean(pair)?;
     }
     if ignores_unknown {
         return Ok(());
@@ -123,7 +123,7 @@ fn refuse_unknown(pairs: &[Pair<'_>], known: &[&str]) -> Result<(), CniError> {
 }
 
 /// Parses a boolean value, in the forms that Go's CNI library accepts.
-fn switch(pair: &Pair<'_>) -> Result<bool, CniError> {
+fn parse_boolean(pair: &Pair<'_>) -> Result<bool, CniError> {
     match pair.value.to_lowercase().as_str() {
         "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),
@@ -135,7 +135,7 @@ fn switch(pair: &Pair<'_>) -> Result<bool, CniError> {
 }
 
 /// Parses one address; `None` for an empty value.
-fn address(pair: &Pair<'_>) -> Result<Option<IpAddr>, CniError> {
+fn parse_address(pair: &Pair<'_>) -> Result<Option<IpAddr>, CniError> {
     if pair.value.is_empty() {
         return Ok(None);
     }
