@@ -23,8 +23,10 @@ pub(crate) enum Outcome {
 
 /// Returns the exit code of a result. A panic, even on another thread, takes precedence over it.
 pub(crate) fn code(result: &Result<Outcome>) -> u8 {
+    if has_panicked() {
+        return Kind::Internal as u8;
+    }
     match result {
-        _ if has_panicked() => Kind::Internal as u8,
         Ok(Outcome::Clean) => 0,
         Ok(Outcome::Findings | Outcome::Refused) => Kind::Refused as u8,
         Ok(Outcome::PartlyRead) => Kind::Failed as u8,
@@ -53,16 +55,17 @@ pub(crate) fn panicked() -> Failure {
 /// Prints clap's text: help and version on stdout, errors on stderr. Returns the failure for an error, which is marked
 /// as printed.
 pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome> {
-    match error.print() {
-        Err(broken) if broken.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::io("print the help")(broken))
-        }
-        _ if error.use_stderr() => {
-            let (message, hint) = split_clap_error(&error.to_string());
-            Err(Failure::usage(message).hint_if(hint).form(FailureForm::Already))
-        }
-        _ => Ok(Outcome::Clean),
+    // A reader that has seen enough of the help is no failure.
+    if let Err(failed) = error.print()
+        && failed.kind() != io::ErrorKind::BrokenPipe
+    {
+        return Err(Failure::io("print the help")(failed));
     }
+    if !error.use_stderr() {
+        return Ok(Outcome::Clean);
+    }
+    let (message, hint) = split_clap_error(&error.to_string());
+    Err(Failure::usage(message).hint_if(hint).form(FailureForm::Already))
 }
 
 /// Splits clap's error text into the message and the hint. The usage that follows them is left out.

@@ -116,6 +116,7 @@ async fn find_machine(
     };
     let is_being_deleted = match (&machine, &instance) {
         (Some(machine), _) => machine.is_being_deleted,
+        // An instance whose machine is gone cannot be started again.
         (None, Some(instance)) => instance.is_being_deleted || instance.machine.is_some(),
         (None, None) => true,
     };

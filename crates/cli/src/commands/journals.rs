@@ -73,14 +73,20 @@ pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Resu
 /// Returns the reason why there is nothing to undo, if a user may not expect it: not for a run that was undone, or an
 /// undo.
 fn reason_to_pass_over(journal: &Listed) -> Option<&'static str> {
-    let changed_nothing = journal.changed_nothing();
-    match journal.state {
-        JournalState::LockLeft => Some("left the datastore locked"),
-        JournalState::Ended if !changed_nothing || journal.is_settled() => None,
-        _ if journal.undone => None,
-        _ if changed_nothing => Some("changed nothing"),
-        _ => Some("is an undo and did not finish"),
+    if journal.state == JournalState::LockLeft {
+        return Some("left the datastore locked");
     }
+    let changed_nothing = journal.changed_nothing();
+    let has_ended = journal.state == JournalState::Ended;
+    let is_expected = has_ended && (!changed_nothing || journal.is_settled());
+    if is_expected || journal.undone {
+        return None;
+    }
+    Some(if changed_nothing {
+        "changed nothing"
+    } else {
+        "is an undo and did not finish"
+    })
 }
 
 /// Names a run on a checked cluster that did not finish: findings about objects that it left half-done look like

@@ -103,16 +103,18 @@ fn printing(
         // A page is copied everywhere, so it borrows the column. This leak happens only once per process.
         console.page.sort_by = args.sort_by.clone().map(|column| &*column.leak());
     }
-    match args.watch {
-        None => run(&console),
-        Some(_) if global.datastore.as_deref() == Some("-") => {
-            Err(Failure::usage("stdin can be read only once: name the file"))
-        }
-        Some(_) if !Format::of_command("show").contains(&console.format) => Err(Failure::usage(
-            "--watch prints tables, names, YAML and JSON; `serve` has the other formats",
-        )),
-        Some(every) => watch::repeat(every, global, &console, run),
+    let Some(every) = args.watch else {
+        return run(&console);
+    };
+    if global.datastore.as_deref() == Some("-") {
+        return Err(Failure::usage("stdin can be read only once: name the file"));
     }
+    if !Format::of_command("show").contains(&console.format) {
+        return Err(Failure::usage(
+            "--watch prints tables, names, YAML and JSON; `serve` has the other formats",
+        ));
+    }
+    watch::repeat(every, global, &console, run)
 }
 
 /// Starts the log on stderr. It says which server does not answer. With `-vv`, it also contains requests; with `-vvv`,

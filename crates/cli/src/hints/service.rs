@@ -157,10 +157,12 @@ fn list_of_addresses(explanation: &ServiceExplanation) -> String {
             continue;
         }
         let given = family.answer().and_then(|answer| answer.outcome.as_ref().ok());
-        let address = match (family.family.kept.first(), given) {
-            (Some(kept), _) => kept.to_string(),
-            (None, Some(given)) => given.address.to_string(),
-            (None, None) => format!("{}-ADDRESS", family.family.family.to_string().to_uppercase()),
+        let address = if let Some(kept) = family.family.kept.first() {
+            kept.to_string()
+        } else if let Some(given) = given {
+            given.address.to_string()
+        } else {
+            format!("{}-ADDRESS", family.family.family.to_string().to_uppercase())
         };
         quoted.push(format!("\"{address}\""));
     }

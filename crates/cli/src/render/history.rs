@@ -159,6 +159,18 @@ fn time(when: &When) -> String {
     }
 }
 
+/// Formats the bounds of a time that is not known exactly, as far as they are known.
+fn bounds(after: Option<&Timestamp>, before: Option<&Timestamp>) -> String {
+    match (after.map(short), before.map(short)) {
+        // Both times are within the printed second.
+        (Some(after), Some(before)) if after == before => after,
+        (Some(after), Some(before)) => format!("between {after} and {before}"),
+        (Some(after), None) => format!("after {after}"),
+        (None, Some(before)) => format!("before {before}"),
+        (None, None) => "not known".to_owned(),
+    }
+}
+
 /// Describes who had the address or block of an event before, who has it after, and which run of calipam changed it.
 /// Empty if nothing of this is known.
 fn who(event: &Event, wide: bool) -> String {
@@ -186,11 +198,16 @@ fn who(event: &Event, wide: bool) -> String {
 
 /// Formats `pod default/web-0 on node-1`. A wide table also shows the handle and the time in the record.
 fn holder(holder: &Holder, wide: bool) -> String {
-    let mut text = match (holder.kind, &holder.released_at) {
-        ("cooling", Some(released_at)) => return format!("since {released_at}"),
-        (kind, _) if holder.allocated_to.is_empty() => kind.to_owned(),
-        (kind, _) => format!("{kind} {}", holder.allocated_to),
-    };
+    // An address that is cooling down has no holder any more.
+    if let Some(released_at) = &holder.released_at
+        && holder.kind == "cooling"
+    {
+        return format!("since {released_at}");
+    }
+    let mut text = holder.kind.to_owned();
+    if !holder.allocated_to.is_empty() {
+        text.push_str(&format!(" {}", holder.allocated_to));
+    }
     if let Some(node) = &holder.node {
         text.push_str(&format!(" on {node}"));
     }

@@ -19,11 +19,15 @@ use crate::protocol::CniError;
 pub(crate) async fn check(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
     let found = ownership::find_owner(call, allocator).await?;
-    let handle = match (found.owner, found.refusal) {
-        (Owner::PodIsGone, _) | (Owner::Container, None) => call.identity.handle.clone(),
-        (Owner::Machine(machine), None) => machine.handle(&call.configuration.name),
-        // The machine's addresses do not belong to this pod.
-        (_, Some(refusal)) => return Err(refusal),
+    // The machine's addresses do not belong to this pod. If the pod is gone, its container's addresses are compared.
+    if let Some(refusal) = found.refusal
+        && found.owner != Owner::PodIsGone
+    {
+        return Err(refusal);
+    }
+    let handle = match &found.owner {
+        Owner::Machine(machine) => machine.handle(&call.configuration.name),
+        Owner::Container | Owner::PodIsGone => call.identity.handle.clone(),
     };
     within(OPERATION, compare(call, allocator, &handle)).await?
 }

@@ -101,15 +101,15 @@ impl World {
                     continue;
                 }
                 counted.allocated += 1;
+                // An address in a block without an owner has its own route, but is not borrowed.
+                let Some(host) = host else {
+                    counted.routes += 1;
+                    continue;
+                };
                 let node = allocation.attribute.get("node");
-                match host {
-                    // An address in a block without an owner has its own route, but is not borrowed.
-                    None => counted.routes += 1,
-                    Some(host) if node.is_some_and(|node| node != *host) => {
-                        counted.borrowed += 1;
-                        counted.routes += 1;
-                    }
-                    Some(_) => {}
+                if node.is_some_and(|node| node != *host) {
+                    counted.borrowed += 1;
+                    counted.routes += 1;
                 }
             }
         }

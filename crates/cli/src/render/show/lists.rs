@@ -88,13 +88,19 @@ fn without_address(node: &NodeView) -> String {
     let mut parts = Vec::new();
     for family in &node.families {
         let name = family.family;
-        match (family.without_address, &family.reason) {
-            (Some(true), Some(reason)) if family.may_be_intended => {
-                parts.push(format!("{name}: {reason} (may be intended)"));
-            }
-            (Some(true), Some(reason)) => parts.push(format!("{name}: {reason}")),
-            (None, _) => parts.push(format!("{name}: unknown")),
-            _ => {}
+        let Some(is_without_address) = family.without_address else {
+            parts.push(format!("{name}: unknown"));
+            continue;
+        };
+        if let Some(reason) = &family.reason
+            && is_without_address
+        {
+            let note = if family.may_be_intended {
+                " (may be intended)"
+            } else {
+                ""
+            };
+            parts.push(format!("{name}: {reason}{note}"));
         }
     }
     parts.join("; ")
