@@ -246,6 +246,7 @@ impl Operator for Person<'_> {
         }
     }
 
+    /// Notes that an activity begins, for what an interrupted command says, and shows its progress.
     fn start(&self, activity: Activity) -> Arc<dyn Meter> {
         self.so_far.activity.set(Some(activity));
         if activity == Activity::Evicting {

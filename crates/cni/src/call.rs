@@ -141,20 +141,21 @@ impl Call {
     /// Returns the container of the call, with its virtual machine if `owner` is one. The machine's addresses then
     /// belong to its handle, and not to the container's.
     pub(crate) fn container(&self, owner: Owner) -> Container {
-        let pod = self.identity.pod.clone();
-        let machine = match (owner, pod) {
-            (Owner::Machine(machine), Some((namespace, name))) => Some(plugin::Machine {
+        let mut machine_of_pod = None;
+        if let Owner::Machine(machine) = owner
+            && let Some((namespace, name)) = self.identity.pod.clone()
+        {
+            machine_of_pod = Some(plugin::Machine {
                 handle: machine.handle(&self.configuration.name),
                 pod: PodName { namespace, name },
                 is_migration_target: machine.migration.is_some(),
                 is_being_deleted: machine.is_being_deleted,
-            }),
-            _ => None,
-        };
+            });
+        }
         Container {
             node: self.identity.node.clone(),
             handle: self.identity.handle.clone(),
-            machine,
+            machine: machine_of_pod,
         }
     }
 

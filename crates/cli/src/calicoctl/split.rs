@@ -90,6 +90,7 @@ fn message(repaired: &Repaired) -> String {
                     lines.push_str(&format!("Created {} with CIDR {cidr}.\n", name(&change.detail)));
                 }
             }
+            // The other steps, such as disabling the old pool, are not mentioned by calicoctl.
             _ => {}
         }
     }

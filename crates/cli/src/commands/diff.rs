@@ -22,10 +22,10 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
         return of_fleet::run(args, &fleet, console);
     }
     // This variable keeps the archive's temporary files until the end.
-    let archived = match (&args.archive, args.at) {
-        (Some(folder), Some(at)) => Some(states_around(folder, at, &Person::watching(console))?),
-        _ => None,
-    };
+    let mut archived = None;
+    if let (Some(folder), Some(at)) = (&args.archive, args.at) {
+        archived = Some(states_around(folder, at, &Person::watching(console))?);
+    }
     let (old, new) = states(args, archived.as_ref())?;
     refuse(&old, &new, global)?;
     connect::block_on(async {

@@ -125,20 +125,23 @@ fn options_for_journal(global: &Global, header: &Header, console: &Console) -> G
         datastore: Some(header.datastore.to_string()),
         ..global.clone()
     };
+    // The current context can be that of another cluster.
     if let Some(context) = context_at(&options, header) {
         options.contexts = vec![context];
     }
 
     // The command line's own settings are enough if they lead to the journal's datastore.
-    let target = connect::settings(global).ok().map(|settings| settings.target);
-    let is_at_journal = match (header.datastore, &target) {
-        (DatastoreKind::Kubernetes, Some(Target::Kubernetes)) => options.contexts.is_empty(),
-        (DatastoreKind::Etcd, Some(Target::Etcd(etcd)))
-        | (DatastoreKind::EtcdV2, Some(Target::EtcdV2(etcd))) => etcd.endpoints.contains(&header.location),
-        _ => false,
-    };
-    if is_at_journal {
-        return global.clone();
+    if let Ok(settings) = connect::settings(global) {
+        let is_at_journal = match (header.datastore, &settings.target) {
+            (DatastoreKind::Kubernetes, Target::Kubernetes) => options.contexts.is_empty(),
+            (DatastoreKind::Etcd, Target::Etcd(etcd)) | (DatastoreKind::EtcdV2, Target::EtcdV2(etcd)) => {
+                etcd.endpoints.contains(&header.location)
+            }
+            _ => false,
+        };
+        if is_at_journal {
+            return global.clone();
+        }
     }
 
     if header.datastore != DatastoreKind::Kubernetes {

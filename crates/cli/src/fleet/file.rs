@@ -55,6 +55,7 @@ enum Endpoints {
     List(Vec<String>),
 }
 
+/// Reads a list of CIDRs. The error shows an example, since it is about a file that people write.
 fn cidrs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
     let invalid = || D::Error::custom("not a list of CIDRs such as [10.0.0.0/16, 172.16.4.0/22]");
     let texts = Vec::<String>::deserialize(deserializer).map_err(|_| invalid())?;

@@ -79,10 +79,12 @@ impl<'a> UndoDocument<'a> {
                 restored.push(row(step, object, KEEP));
             }
             for object in &step.objects {
-                let action = match (&object.before, &object.left) {
-                    (None, _) => "delete",
-                    (Some(_), None) => "create",
-                    (Some(_), Some(_)) => "restore",
+                let action = if object.before.is_none() {
+                    "delete"
+                } else if object.left.is_none() {
+                    "create"
+                } else {
+                    "restore"
                 };
                 restored.push(row(step, object, action));
             }

@@ -64,6 +64,7 @@ impl World {
         id
     }
 
+    /// Adds a pod to a node's pods and to the API server, and returns its ID. The pod waits for addresses.
     fn create_pod(&self, node: u32, handle: Option<Rc<str>>) -> u32 {
         let id = self
             .pods

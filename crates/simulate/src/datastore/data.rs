@@ -242,6 +242,7 @@ impl Data {
                 self.handles.remove(&Text::new(id));
             }
             Key::IpamConfig => self.config = None,
+            // No client deletes other objects.
             _ => {}
         }
     }

@@ -102,13 +102,14 @@ impl FromStr for Rate {
 impl fmt::Display for Rate {
     /// Writes the rate in a form that can be parsed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A fraction of a second that no unit fits is rounded down to thousandths.
-        match (self.count, self.period) {
-            (count, 1) => write!(f, "{count}/s"),
-            (count, 60) => write!(f, "{count}/m"),
-            (count, 3_600) => write!(f, "{count}/h"),
-            (count, period) if count % period == 0 => write!(f, "{}/s", count / period),
-            (count, period) => {
+        let Self { count, period } = *self;
+        // A rate that is no whole number per second, minute or hour is rounded down to thousandths.
+        match period {
+            1 => write!(f, "{count}/s"),
+            60 => write!(f, "{count}/m"),
+            3_600 => write!(f, "{count}/h"),
+            _ if count % period == 0 => write!(f, "{}/s", count / period),
+            _ => {
                 let thousandths = u128::from(count) * 1_000 / u128::from(period);
                 write!(f, "{}.{:03}/s", thousandths / 1_000, thousandths % 1_000)
             }

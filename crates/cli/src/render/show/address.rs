@@ -262,11 +262,15 @@ impl View for WithFindings<'_, HandleView> {
         let handle = self.content;
         text.styled(Style::new().bold(), &handle.id);
         add_partly_read(text, &handle.partly_read);
-        match (&handle.revision, handle.exists) {
-            (Some(revision), true) => text.fact("Object", format!("revision {revision}")),
-            (None, true) => text.fact("Object", "exists"),
-            (_, false) => text.fact("Object", "none"),
-        }
+        let object = if !handle.exists {
+            "none".to_owned()
+        } else if let Some(revision) = &handle.revision {
+            format!("revision {revision}")
+        } else {
+            // It cannot be decoded.
+            "exists".to_owned()
+        };
+        text.fact("Object", object);
         for block in &handle.blocks {
             let missing = if block.exists {
                 ""

@@ -73,6 +73,7 @@ fn lead_over_second(advice: &Advice) -> Option<String> {
         1 => String::new(),
         runs => format!("It is the best in {} of {runs} runs. ", advice.wins),
     };
+    // Without another winner, both are missing.
     let exception = match (tipping.pods_per_node, tipping.block_size) {
         (Some(pods), Some(size)) => format!("; in a run with {pods} pods per node, /{size} is better"),
         _ => String::new(),

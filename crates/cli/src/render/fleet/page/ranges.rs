@@ -1,6 +1,7 @@
 //! A fleet's ranges: a strip for each part of the address space in which a group has pools.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use calipam_check::fleet::Cluster;
 use calipam_check::views::PoolView;
@@ -110,13 +111,9 @@ fn segment(range: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
 
 /// Returns the number of addresses in a range before another range in it; 0 for ranges of different families.
 fn offset(range: IpNet, inner: IpNet) -> u128 {
-    match (range, inner) {
-        (IpNet::V4(range), IpNet::V4(inner)) => {
-            u128::from(u32::from(inner.network()).saturating_sub(range.network().into()))
-        }
-        (IpNet::V6(range), IpNet::V6(inner)) => {
-            u128::from(inner.network()).saturating_sub(u128::from(range.network()))
-        }
+    match (range.network(), inner.network()) {
+        (IpAddr::V4(begin), IpAddr::V4(inner)) => u128::from(u32::from(inner).saturating_sub(begin.into())),
+        (IpAddr::V6(begin), IpAddr::V6(inner)) => u128::from(inner).saturating_sub(begin.into()),
         _ => 0,
     }
 }
