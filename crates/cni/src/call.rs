@@ -204,7 +204,8 @@ impl Call {
     }
 }
 
-/// Connects to the datastore of the settings within the time limit.
+/// Connects to the datastore of the settings within the time limit. By calling the plugin, the runtime agrees to its
+/// writes; the consent names the datastore.
 pub(crate) async fn connect(settings: &Settings, selecting: Selecting) -> Result<CallAllocator, CniError> {
     let location = match &settings.target {
         Target::Etcd(etcd) | Target::EtcdV2(etcd) => etcd.endpoints.join(","),

@@ -110,8 +110,8 @@ pub(crate) fn node_name(sources: &NodeName) -> String {
         .to_lowercase()
 }
 
-/// Refuses a value that cannot be part of a workload endpoint's name, which joins its parts with `-`. `field` is the
-/// part's name in the error, whose text is that of Calico's plugin.
+/// Refuses a value that cannot be part of a workload endpoint's name: an empty one, and one that begins or ends with
+/// `-`, which joins the parts. `field` is the part's name in the error, whose text is that of Calico's plugin.
 fn check_segment(field: &str, value: &str) -> Result<(), CniError> {
     let reason = match value {
         "" => "field should be assigned",

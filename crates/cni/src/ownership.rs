@@ -124,6 +124,7 @@ async fn find_machine(
         let full_name = format!("{namespace}/{}", pod.instance_name);
         format!("failed to query VMI resource {full_name}: {plural}.kubevirt.io \"{name}\" not found")
     };
+    // The first reason is the one that Calico's plugin finds first.
     let refusal = match (&instance, &machine_name) {
         (None, _) => Some(missing("virtualmachineinstances", &pod.instance_name)),
         (Some(_), Some(name)) if machine.is_none() => Some(missing("virtualmachines", name)),

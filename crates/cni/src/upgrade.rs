@@ -329,7 +329,7 @@ async fn set_ready(client: &KubeClient, ready: bool) -> Result<()> {
     }
 }
 
-/// The files in a folder, sorted by name.
+/// Returns the paths of the files in a folder, sorted by name.
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed(folder))? {

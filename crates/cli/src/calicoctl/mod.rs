@@ -33,10 +33,14 @@ use crate::{connect, hints};
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
     let parsed = command()
         .try_get_matches_from(arguments)
-        .and_then(|m| Calicoctl::from_arg_matches(&m));
+        .and_then(|matches| Calicoctl::from_arg_matches(&matches));
     let call = match parsed {
         Ok(call) => call,
-        Err(error) => return u8::from(!matches!(exit::command_line(&error), Ok(Outcome::Clean))),
+        Err(error) => {
+            // For clap, help and version are errors, too.
+            let is_help = matches!(exit::command_line(&error), Ok(Outcome::Clean));
+            return u8::from(!is_help);
+        }
     };
     let global = call.global();
     hints::remember_connection(&global.overrides());

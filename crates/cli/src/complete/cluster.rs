@@ -125,8 +125,8 @@ fn connection(applet: Applet, request: &Request) -> Option<Global> {
 /// line on which the user is typing.
 fn read(overrides: &Overrides, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
     match wanted {
-        Wanted::OfKubeconfig(list) => {
-            let mut names = list(read_kubeconfig(overrides)?);
+        Wanted::OfKubeconfig(select) => {
+            let mut names = select(read_kubeconfig(overrides)?);
             names.retain(|name| name.starts_with(typed));
             Some(names)
         }

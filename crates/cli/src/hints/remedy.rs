@@ -52,7 +52,7 @@ pub(crate) fn purpose(remedy: &Remedy) -> &'static str {
 /// The IDs of the options that select a part of the cluster.
 pub(crate) const PART: [&str; 4] = ["nodes", "pools", "namespace", "selector"];
 
-/// Formats the command line for running text, in backticks.
+/// Formats the command line of a remedy for running text, in backticks, with the options of this call that still apply.
 pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
     let command = |words: &[&str], kept: &[&str]| reader.command_with(words, kept);
     match remedy {

@@ -244,6 +244,7 @@ fn steps_for_full_pools(snapshot: &Snapshot, refused: &Refused) -> Vec<String> {
         return vec![pool_like_these(refused)];
     }
 
+    // Before assignment modes, the only way was a selector that matches no node.
     let has_no_mode = snapshot.is_calico_since(ASSIGNMENT_MODE_SINCE) == Some(false);
     let keep_out = if has_no_mode {
         r#"{"spec":{"nodeSelector":"!all()"}}"#

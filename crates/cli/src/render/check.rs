@@ -133,7 +133,7 @@ pub(super) fn summary<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> 
         }
     }
 
-    // At the beginning of a line, the verdict without findings begins with a capital.
+    // `no findings` begins the line.
     let verdict = verdict(reports);
     if by_severity.is_empty() {
         return verdict.replacen('n', "N", 1);

@@ -139,19 +139,19 @@ impl Grid {
     /// Joins the lists of several clusters, each with its cluster's name, into one with the cluster in the first
     /// column.
     pub(crate) fn of_clusters<'a>(lists: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
-        let mut names: Vec<&str> = Vec::new();
         let mut lists = lists.into_iter();
-        let Some((name, mut all)) = lists.next() else {
+        let Some((first_name, mut combined)) = lists.next() else {
             return Self::default();
         };
-        names.resize(all.rows, name);
+        // The name of the cluster in each row.
+        let mut names: Vec<&str> = vec![first_name; combined.rows];
         for (name, list) in lists {
             names.resize(names.len() + list.rows, name);
-            all.extend(list);
+            combined.extend(list);
         }
         let clusters = Self::fixed(names, vec![left("CLUSTER", |name| name)]);
-        all.columns.splice(..0, clusters.columns);
-        all
+        combined.columns.splice(..0, clusters.columns);
+        combined
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -168,7 +168,7 @@ impl Grid {
         self.columns.iter().map(|column| (column.title, column.is_right))
     }
 
-    /// Returns the cells of each row.
+    /// Returns each row as the texts of its cells, in the order of the columns.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         (0..self.rows).map(|row| {
             self.columns

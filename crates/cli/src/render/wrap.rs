@@ -91,6 +91,7 @@ pub(super) fn shorten_handles(text: &str) -> Option<String> {
         rest = &after[digits..];
     }
     shown.push_str(rest);
+    // Nothing was cut: with a container ID, the text would be shorter.
     if shown.len() == text.len() {
         return None;
     }

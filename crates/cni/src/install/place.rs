@@ -187,7 +187,7 @@ impl Place {
         }
 
         if plugin == Program::Calicos {
-            // A killed run has exchanged the two programs, and only left this one under the backup's name.
+            // A killed run has restored the plugin by an exchange, and only left this program under the backup's name.
             let is_exchanged = matches!(backup, Program::This | Program::Ours);
             if is_exchanged {
                 self.remove(ORIGINAL)?;

@@ -9,8 +9,8 @@ use crate::time::Micros;
 
 /// Ranks, in thousandths of the sorted values.
 const LOWEST: usize = 0;
-const MEDIAN: usize = 500;
-const HIGHEST: usize = 1_000;
+pub(super) const MEDIAN: usize = 500;
+pub(super) const HIGHEST: usize = 1_000;
 
 /// Returns the smallest value such that at least `permille` thousandths of all values are no larger.
 pub(super) fn rank<T: Copy>(sorted: &[T], permille: usize) -> Option<T> {

@@ -8,7 +8,7 @@ use calipam_check::views::Count;
 use calipam_check::{Context, Options};
 use calipam_model::cidr;
 
-use super::ranks::rank;
+use super::ranks::{HIGHEST, MEDIAN, rank};
 use super::{Adds, BlockUse, Requests, Run, Times, percent};
 use crate::cluster::{Measured, Pod, Timed, World};
 use crate::error::Result;
@@ -155,10 +155,10 @@ fn summary_of_times(times: impl Iterator<Item = u32>) -> Times {
     Times {
         count,
         mean: Micros(sum.checked_div(count).unwrap_or(0)),
-        median: time_at(500),
+        median: time_at(MEDIAN),
         p90: time_at(900),
         p99: time_at(990),
-        worst: time_at(1_000),
+        worst: time_at(HIGHEST),
     }
 }
 
@@ -172,7 +172,7 @@ fn summary_of_requests<'a>(adds: impl Iterator<Item = &'a Timed>) -> Requests {
     let hundredths = (sum * 100 + count / 2).checked_div(count).unwrap_or(0);
     Requests {
         mean: hundredths as f64 / 100.0,
-        median: rank(&sorted, 500).unwrap_or(0).into(),
+        median: rank(&sorted, MEDIAN).unwrap_or(0).into(),
         most: sorted.last().copied().unwrap_or(0).into(),
     }
 }

@@ -191,7 +191,8 @@ impl Scenario {
         (DETECTION + EVICTION).max(removal) + collection
     }
 
-    /// The pools as the allocator sees them, including those of the cluster in `start`.
+    /// Returns the pools as the allocator sees them: those of the cluster with which the scenario begins, and then
+    /// those of the scenario itself.
     pub fn pools(&self) -> Vec<Pool> {
         let mut pools = Vec::new();
         if let Some(start) = &self.start {

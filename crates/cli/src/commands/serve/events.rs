@@ -148,7 +148,8 @@ fn event(finding: &Finding, advice: &Advice, snapshot: &Snapshot) -> Option<Even
     })
 }
 
-/// Returns the names in a finding. They include the pods that the finding is about, as `namespace/name`.
+/// Returns the names of owners and endpoints in a finding. Those of the pods that the finding is about are among them,
+/// as `namespace/name`; the others are no names of pods.
 fn names_with_pods(finding: &Finding) -> Vec<&str> {
     let owners = match &finding.evidence {
         Evidence::Address(evidence) => evidence.owners.iter().map(|owner| &**owner).collect(),

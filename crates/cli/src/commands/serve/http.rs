@@ -395,17 +395,15 @@ fn with_date(response: Answer, success: &Success) -> Answer {
 
 /// Answers a health probe, with an error unless the report is from a check that ended within the time `current`.
 fn health(served: &Served, current: Duration) -> Answer {
-    match &served.success {
-        Some(success) if success.age() <= current => plain(StatusCode::OK, "ok"),
-        Some(success) => {
-            let text = format!(
-                "the last check that succeeded ended {} s ago",
-                success.age().as_secs()
-            );
-            plain(StatusCode::SERVICE_UNAVAILABLE, &text)
-        }
-        None => not_ready(served, Format::Wide),
+    let Some(success) = &served.success else {
+        return not_ready(served, Format::Wide);
+    };
+    let age = success.age();
+    if age <= current {
+        return plain(StatusCode::OK, "ok");
     }
+    let text = format!("the last check that succeeded ended {} s ago", age.as_secs());
+    plain(StatusCode::SERVICE_UNAVAILABLE, &text)
 }
 
 /// Answers requests before the first successful check. A page asks again by itself.

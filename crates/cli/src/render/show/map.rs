@@ -192,7 +192,7 @@ struct Drawing<'a> {
 impl<'a> Drawing<'a> {
     /// Prepares the drawing of a map, with as many columns as the width of a page allows.
     fn new(map: &'a PoolMap, page: Page) -> Self {
-        // The label of every row that can begin a line.
+        // As wide as the widest label of any row that can begin a line.
         let mut label_width = 0;
         for index in (0..map.size).step_by(FEWEST as usize) {
             let label = map.cell_cidr(index).network().to_string();
