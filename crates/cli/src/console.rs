@@ -97,6 +97,7 @@ impl Console {
 
     /// Creates the console from the global options and the environment.
     pub(crate) fn new(global: &Global) -> Self {
+        // A dumb terminal cannot draw over a line.
         let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         let width = if io::stdout().is_terminal() {
             terminal_width()

@@ -232,6 +232,7 @@ impl Operator for Person<'_> {
             } => self.tell_second_read(addresses, after, kind),
             Event::LongWait { activity, time } => self.announce_wait(activity, time),
             Event::StaleLock(lock) => self.tell_stale_lock(lock),
+            // A script cannot be asked.
             Event::LockStays if self.is_script => {
                 let unlock = hints::calicoctl("datastore migrate unlock");
                 console.warn(&format!("the datastore stays locked: {unlock} unlocks it"));

@@ -32,6 +32,7 @@ impl Past {
         if global.datastore.is_some() {
             return Err(Failure::usage("with --archive, --datastore has no effect"));
         }
+        // A file of the archive is read like any export. `_state` keeps it until the end, if it is temporary.
         let state = state_at(folder, at, &Person::watching(console))?;
         let global = Global {
             datastore: Some(state.path.to_string_lossy().into_owned()),

@@ -23,7 +23,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Determines the identity of a call.
+    /// Determines the identity of a call: the node, the container and the pod for which it is, and their handle.
     ///
     /// # Errors
     /// If a name cannot be part of a workload endpoint's name, as in Calico.
@@ -40,6 +40,7 @@ impl Identity {
         }
         check_segment("endpoint", &environment.interface)?;
 
+        // Calico's tests name a namespace without a pod.
         let namespace = if let Some((namespace, _)) = &arguments.pod {
             namespace.clone()
         } else if let Some(namespace) = &arguments.test_namespace {

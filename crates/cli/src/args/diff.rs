@@ -93,17 +93,18 @@ impl StateName {
                 shown_as: None,
             });
         };
-        match revision.parse::<i64>() {
-            Ok(revision) if revision > 0 => Ok(Self {
-                datastore: "etcd".to_owned(),
-                revision: Some(revision),
-                shown_as: None,
-            }),
-            _ => Err(
-                "expected a revision after `etcd@`, such as `etcd@48250`; a file of that name is `./etcd@…`"
-                    .to_owned(),
-            ),
+        // etcd's first revision is 1.
+        let revision: i64 = revision.parse().unwrap_or(0);
+        if revision <= 0 {
+            let message =
+                "expected a revision after `etcd@`, such as `etcd@48250`; a file of that name is `./etcd@…`";
+            return Err(message.to_owned());
         }
+        Ok(Self {
+            datastore: "etcd".to_owned(),
+            revision: Some(revision),
+            shown_as: None,
+        })
     }
 }
 

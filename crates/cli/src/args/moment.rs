@@ -26,6 +26,7 @@ fn read(text: &str, now: &Zoned) -> Option<Timestamp> {
         return now.timestamp().checked_sub(duration::parse(since).ok()?).ok();
     }
 
+    // A part that is missing is today, or the beginning of the day.
     let today = now.date();
     let (day, time) = match text.split_once([' ', 'T']) {
         Some((day, time)) => (day, time.trim()),

@@ -166,29 +166,42 @@ impl ShowArgs {
         }
     }
 
+    /// Returns the object that an argument or option names; `None` if none does.
+    fn named_object(&self) -> Option<Object> {
+        if let Some(object) = &self.object {
+            return Some(object.clone());
+        }
+        if let Some(address) = self.ip {
+            return Some(Object::Address(address));
+        }
+        if let Some(id) = &self.handle {
+            return Some(Object::Handle(whole(id)));
+        }
+        self.pod.clone().map(Object::Pod)
+    }
+
     /// Returns the subject of the command. clap ensures that at most one option names it, except that `--node` and
     /// `--pool` also limit other subjects. Without any, shows the pools.
     pub(crate) fn subject(&self) -> Subject {
-        match self {
-            Self {
-                object: Some(object), ..
-            } => Subject::Object(object.clone()),
-            Self {
-                ip: Some(address), ..
-            } => Subject::Object(Object::Address(*address)),
-            Self { handle: Some(id), .. } => Subject::Object(Object::Handle(whole(id))),
-            Self { blocks: true, .. } => Subject::Blocks,
-            Self { every_node: true, .. } => Subject::Nodes,
-            Self { namespaces: true, .. } => Subject::Namespaces,
-            Self { borrowed: true, .. } => Subject::Borrowed,
-            Self {
-                configuration: true, ..
-            } => Subject::Configuration,
-            Self { compare: true, .. } => Subject::Compare,
-            Self { map: true, .. } => Subject::Map,
-            Self { pod: Some(pod), .. } => Subject::Object(Object::Pod(pod.clone())),
-            Self { selection, .. } if selection.names_nodes() => Subject::Addresses,
-            _ => Subject::Pools,
+        if let Some(object) = self.named_object() {
+            return Subject::Object(object);
         }
+        let flags = [
+            (self.blocks, Subject::Blocks),
+            (self.every_node, Subject::Nodes),
+            (self.namespaces, Subject::Namespaces),
+            (self.borrowed, Subject::Borrowed),
+            (self.configuration, Subject::Configuration),
+            (self.compare, Subject::Compare),
+            (self.map, Subject::Map),
+            // Only without another subject, which it limits.
+            (self.selection.names_nodes(), Subject::Addresses),
+        ];
+        for (is_given, subject) in flags {
+            if is_given {
+                return subject;
+            }
+        }
+        Subject::Pools
     }
 }

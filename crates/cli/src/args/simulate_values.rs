@@ -7,6 +7,9 @@ use calipam_simulate::answer::Cause;
 use calipam_simulate::{Families, Micros};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
+/// The longest prefix of a block, that of a single IPv6 address.
+const LONGEST_PREFIX: u8 = 128;
+
 /// Parses a datastore that can be simulated.
 pub(super) fn model() -> impl TypedValueParser<Value = DatastoreKind> {
     PossibleValuesParser::new(["etcd", "kubernetes"]).map(|name| match name.as_str() {
@@ -54,13 +57,14 @@ impl FromStr for Sizes {
             let text = text.trim().trim_start_matches('/');
             text.parse::<u8>()
                 .ok()
-                .filter(|size| *size <= 128)
+                .filter(|size| *size <= LONGEST_PREFIX)
                 .ok_or_else(refused)
         };
         let Some((first, last)) = text.split_once("..") else {
             return Ok(Self(vec![size(text)?]));
         };
         let first = size(first)?;
+        // As in Rust, `24..=29` includes its end; here, `24..29` does, too.
         let last = size(last.trim_start_matches('='))?;
         if first > last {
             return Err(refused());

@@ -195,6 +195,7 @@ impl Lines<'_> {
         for allocation in self.view.blocks.iter().flat_map(|block| &block.allocations) {
             *counts.entry(&allocation.node).or_default() += 1;
         }
+        // The sort is stable, so nodes with the same number stay sorted by name.
         let mut nodes: Vec<(&str, usize)> = counts.into_iter().collect();
         nodes.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
 

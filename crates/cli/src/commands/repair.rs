@@ -109,6 +109,7 @@ fn print_why_not_written(
     if !fits(plan) && console.format == Format::Table {
         console.hint(&format!("{} lists everything", rerun::in_wide_form()));
     }
+    // Without changes, there is nothing to carry out.
     if plan.changes.is_empty() {
         return;
     }

@@ -42,6 +42,7 @@ fn journals_in(folder: &Path, typed: &OsStr) -> Vec<CompletionCandidate> {
         let path = path.as_os_str().as_encoded_bytes();
         path.starts_with(typed.as_encoded_bytes())
     });
+    // Time stamps sort as text.
     journals.sort_by(|(_, a), (_, b)| b.started_at.cmp(&a.started_at));
 
     let mut candidates = Vec::new();

@@ -51,6 +51,7 @@ impl View<'_> {
         let shown = definition
             .get_arguments()
             .filter(|arg| !arg.is_hide_set() || self.is_arg_typed(arg));
+        // clap would add its own options and command for help.
         let mut view = Command::new(definition.get_name().to_owned())
             .visible_aliases(definition.get_visible_aliases().map(str::to_owned).chain(aliases))
             .display_order(definition.get_display_order())

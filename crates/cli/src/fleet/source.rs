@@ -56,6 +56,7 @@ impl Source {
         } = &self.overrides;
         let config = config.as_ref().map(|path| path.display().to_string());
         let context = context.as_ref().map(|name| format!("context {name}"));
+        // Which Kubernetes cluster it is, the context tells.
         let datastore = datastore.clone().filter(|name| name != "kubernetes");
         datastore
             .or_else(|| etcd_endpoints.clone())

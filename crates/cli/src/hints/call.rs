@@ -194,6 +194,7 @@ impl TypedArg {
             (None, Some(short)) => format!("-{short}"),
             (None, None) => String::new(),
         };
+        // An option without a value is a word by itself. One with several values is repeated.
         let words = match arg.get_action() {
             ArgAction::Set | ArgAction::Append => {
                 let values = matches.get_raw(id).into_iter().flatten();

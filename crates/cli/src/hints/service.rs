@@ -133,6 +133,7 @@ fn steps_for_granted(explanation: &ServiceExplanation) -> Vec<String> {
         .any(|family| family.answer().is_some());
 
     let mut steps = Vec::new();
+    // An address that is missing in the service or its status is for the controller to add.
     if gets_address || !is_published {
         steps.push(see_controllers());
     }

@@ -28,6 +28,7 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation, has_cure: bo
                 return steps_for_refusal(snapshot, explanation, refused, has_cure);
             }
             let mut steps = describe_pod(explanation, WAITS_FOR);
+            // The pod could have got an address long ago, so something else than IPAM holds it up.
             if explanation.waits_in_vain {
                 steps.push(SEE_CNI_CONFIGURATION.to_owned());
             }

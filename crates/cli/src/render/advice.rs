@@ -62,6 +62,7 @@ fn entries(advice: &Advice, cluster: &str, reader: Reader) -> Vec<Entry> {
         });
     }
     for other in &advice.others {
+        // A cure can also be that of a cause.
         if is_printed_above(advice, other) {
             continue;
         }

@@ -97,6 +97,7 @@ fn earlier_findings(changes: &Changes) -> Grid {
     for finding in &changes.not_checked {
         rows.push((finding, "not checked"));
     }
+    // Only the wide form lists them.
     let is_wide = true;
     Grid::new(is_wide, rows, columns)
 }

@@ -73,6 +73,7 @@ fn describe_recording(recorded: &[Span]) -> String {
         short_utc(first.from),
         short_utc(last.until)
     );
+    // Between two spans, nothing was recorded.
     let mut gaps = Vec::new();
     for pair in recorded.windows(2) {
         gaps.push(format!(
@@ -175,6 +176,7 @@ fn bounds(after: Option<&Timestamp>, before: Option<&Timestamp>) -> String {
 /// Empty if nothing of this is known.
 fn who(event: &Event, wide: bool) -> String {
     let mut parts = Vec::new();
+    // A holder that has not changed is shown once.
     match (&event.before, &event.after) {
         (Some(before), Some(after)) if before != after => {
             parts.push(format!("{} → {}", holder(before, wide), holder(after, wide)));

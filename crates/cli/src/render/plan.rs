@@ -70,6 +70,7 @@ fn texts_of_nonzero<const N: usize>(parts: [(usize, String); N]) -> Vec<String> 
 /// Formats the result of a run: `Done: 4 of 5 steps; 1 step aborted (conflict)`, and if there are any, a line about
 /// addresses that are cooling down.
 pub(super) fn result(Executed { execution, .. }: &Executed) -> Vec<String> {
+    // Steps that were already done by someone else count as done.
     let steps = |number| count(number, "step", "steps");
     let kept = count(execution.kept_addresses, "address", "addresses");
     let done = thousands(execution.written + execution.already);

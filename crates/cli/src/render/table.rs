@@ -131,6 +131,7 @@ impl Grid {
                 }
             }
         }
+        // The columns that only this list has end before the new rows.
         for column in &mut self.columns {
             column.cells.resize(self.rows, no_cell());
         }

@@ -236,6 +236,7 @@ fn read_log(fields: &Fields<'_>) -> Result<Log, WrongType> {
         let number: i64 = fields.get(name, "a number")?;
         Ok(if number > 0 { number as u64 } else { default })
     };
+    // As in Calico's plugin, an unknown level is not an error.
     let level = match fields.text("log_level")?.to_lowercase().as_str() {
         "debug" => tracing::Level::DEBUG,
         "error" => tracing::Level::ERROR,

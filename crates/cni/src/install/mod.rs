@@ -270,6 +270,7 @@ impl Installer<'_> {
             return Ok(());
         };
         let version = in_place.then(process::version);
+        // Without a kubeconfig, the installer's pod connects with its service account.
         let kubeconfig = self.variables.get("KUBECONFIG").cloned().unwrap_or_default();
         let settings = KubernetesSettings {
             kubeconfig,

@@ -27,6 +27,7 @@ pub(super) async fn check(
     anyway: &str,
 ) -> Result<()> {
     let text = find_plugin_configuration(configuration)?;
+    // STATUS checks the same as an ADD needs. Its connection then tells the version.
     let checked = async {
         let configuration = Document::read(&text, Some(Command::Status))?.configuration()?;
         let call = Call::new(configuration, Environment::default(), variables, Command::Status)?;

@@ -155,6 +155,7 @@ impl World {
     fn note_held(&self, node: u32) {
         let node = Rc::clone(&self.nodes.borrow().get(node).name);
         let mut blocks = Vec::new();
+        // With sequence numbers, which tell whether an address was assigned again since.
         let mut allocations = Vec::new();
         for block in self.server.data().blocks() {
             if block.host() == Some(&*node) {

@@ -56,6 +56,7 @@ impl Nodes {
         let least_weight = 100 - scenario.pod_spread;
         let mut all = Vec::with_capacity(count as usize);
         for index in 0..count {
+            // From 0 to twice the spread, so that the mean weight is 100.
             let additional_weight = random.below(u64::from(scenario.pod_spread) * 2 + 1);
             all.push(NodeState {
                 name: scenario.node_name(index).into(),

@@ -56,6 +56,7 @@ impl World {
         let mut snapshot = Snapshot {
             datastore: self.server.kind,
             taken_at: self.engine.now().timestamp(),
+            // Nothing changes during the read.
             rechecked: true,
             ipam_config: data.config(),
             ..Snapshot::default()

@@ -106,6 +106,7 @@ fn pods(blocks: &[Arc<Block>], leaked: &HashSet<IpAddr>) -> Vec<StartPod> {
             }
             let record = allocation.attribute.to_attribute();
             let owner = record.owner.unwrap_or_default();
+            // Only pods have all of these.
             let (Some(handle), Some(node), Some(_)) = (record.handle, owner.get("node"), owner.get("pod"))
             else {
                 continue;

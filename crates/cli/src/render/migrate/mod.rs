@@ -255,6 +255,7 @@ fn eviction_time(
         total,
     }: &Estimate,
 ) -> String {
+    // Times in a simulation have microseconds.
     let pods = count(*pods, "pod", "pods");
     let total = total.round(Unit::Second).unwrap_or(*total);
     if *not_moved > 0 {
@@ -297,6 +298,7 @@ impl Row {
     /// Creates one row for many pods without a controller. It names only the first of them.
     fn of_bare_pods(bare: &[&Group]) -> Self {
         let namespaces: BTreeSet<&str> = bare.iter().map(|group| group.namespace.as_str()).collect();
+        // Pods of several namespaces are named with them.
         let only_namespace = match namespaces.len() {
             1 => namespaces.first().copied(),
             _ => None,

@@ -64,6 +64,7 @@ pub(in crate::render) fn write_fleet(
     for cluster in clusters {
         metrics.cluster = Some(&cluster.name);
         metrics.set("cluster_up", &[], f64::from(u8::from(cluster.is_read)));
+        // Of a cluster that was not read, only this and the findings between clusters are known.
         metrics.findings(&cluster.report, Code::ALL.iter().copied());
         if !cluster.is_read {
             continue;

@@ -217,6 +217,7 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
         };
         text.fact("Handle", format!("{}{object}", handle.id));
     }
+    // The address is free, or the block is corrupt.
     let Some(record) = &block.record else { return };
     let recorded = record.record.as_ref();
     for (name, value) in recorded.owner().to_map() {

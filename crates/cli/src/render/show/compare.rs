@@ -29,6 +29,7 @@ impl View for Comparison {
                 set(node).iter().map(ToString::to_string).collect()
             })
         };
+        // Columns of differences that are rare are shown only if they have any.
         let mut columns = vec![
             left("NODE", |node: &NodeComparison| or_dash(&node.node)),
             right("PODS", |node: &NodeComparison| thousands(node.pods)).hidden(3),

@@ -265,14 +265,17 @@ impl<'a> Drawing<'a> {
 
 /// Formats the legend of the colors.
 fn colors() -> String {
-    let parts = [
+    let use_of_cells = [
         (Glyph::Unclaimed, "no block"),
         (Glyph::Free, "free"),
+        // A number of tenths stands for all that have the same color.
         (Glyph::Used(1), "below 40% taken"),
         (Glyph::Used(4), "below 70%"),
         (Glyph::Used(7), "more"),
         (Glyph::Full, "all"),
         (Glyph::Unknown, "unknown"),
+    ];
+    let worst_findings = [
         (Glyph::Found(Severity::Critical), "critical"),
         (Glyph::Found(Severity::Error), "error"),
         (Glyph::Found(Severity::Warning), "warning"),
@@ -286,8 +289,11 @@ fn colors() -> String {
         }
         words.join("  ")
     };
-    let (use_of_cells, worst) = parts.split_at(7);
-    format!("{}\nWorst finding: {}", line(use_of_cells), line(worst))
+    format!(
+        "{}\nWorst finding: {}",
+        line(&use_of_cells),
+        line(&worst_findings)
+    )
 }
 
 #[cfg(test)]

@@ -46,11 +46,12 @@ pub(super) fn bars(title: &str, bars: impl Iterator<Item = Bar>, text: &mut Text
         label_width = label_width.max(display_width(&bar.label));
         longest = longest.max(bar.length);
     }
-    let bar_width = match text.page.width {
+    // The bars get the room that the names and labels leave, but are never too short to compare.
+    let room = match text.page.width {
         Some(page_width) => usize::from(page_width).saturating_sub(name_width + label_width + SPACES),
         None => WIDE,
     };
-    let bar_width = bar_width.clamp(NARROW, WIDE);
+    let bar_width = room.clamp(NARROW, WIDE);
 
     text.blank();
     text.line(format!("{title}:"));
