@@ -75,18 +75,15 @@ fn states(
     if args.new.is_some() {
         return Err(Failure::usage("with --archive, specify only NEW"));
     }
-    let new = args
-        .old
-        .clone()
-        .or_else(|| after.as_ref().map(name))
-        .ok_or_else(|| {
-            Failure::usage(format!(
-                "the archive has no export after {}",
-                args.at.unwrap_or(before.at)
-            ))
-            .hint("specify NEW, the state to compare with, such as `etcd` or `kubernetes`")
-        })?;
-    Ok((name(before), new))
+    if let Some(new) = &args.old {
+        return Ok((name(before), new.clone()));
+    }
+    let Some(after) = after else {
+        let at = args.at.unwrap_or(before.at);
+        return Err(Failure::usage(format!("the archive has no export after {at}"))
+            .hint("specify NEW, the state to compare with, such as `etcd` or `kubernetes`"));
+    };
+    Ok((name(before), name(after)))
 }
 
 /// Refuses options that have no effect on a comparison, and stdin for both states, since it can be read only once.

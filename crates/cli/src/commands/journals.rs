@@ -36,6 +36,7 @@ pub(super) fn run_list(folder: &Path, console: &Console) -> Result<Outcome> {
 /// If there is no such run, or a newer file cannot be read: it may be the journal of a newer run.
 pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Result<PathBuf> {
     let unreadable = name_unreadable(folder, console)?;
+    // The journals are sorted, the newest first.
     for journal in read(folder)? {
         if let Some(guid) = guid
             && journal.header.cluster != guid

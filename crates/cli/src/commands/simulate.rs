@@ -129,14 +129,14 @@ fn names_cluster(global: &Global) -> bool {
         kubectl,
         ..
     } = global;
-    let texts = [
+    let names = [
         datastore,
         etcd_endpoints,
         kubeconfig,
         &kubectl.cluster,
         &kubectl.server,
     ];
-    texts.into_iter().any(Option::is_some) || config.is_some() || !contexts.is_empty()
+    names.into_iter().any(Option::is_some) || config.is_some() || !contexts.is_empty()
 }
 
 /// Runs the simulations that the options request, and returns their results.

@@ -12,6 +12,9 @@ use crate::render::document::Document;
 use crate::render::output::Text;
 use crate::render::text::escape;
 
+/// The width of the labels before the texts.
+const LABEL_WIDTH: usize = 12;
+
 /// The program and the formats that it reads.
 #[derive(Debug, Serialize)]
 struct Version {
@@ -51,6 +54,7 @@ struct Cluster {
 /// # Errors
 /// If the cluster cannot be read.
 pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Result<Outcome> {
+    // The program's own version needs no cluster.
     let mut cluster = None;
     if args.check_compat {
         cluster = Some(read_cluster(global, console)?);
@@ -135,7 +139,7 @@ impl Document for Version {
             lines.push(format!("Cluster     {}", cluster.text()));
         }
         for line in &lines {
-            out.hanging(12, line);
+            out.hanging(LABEL_WIDTH, line);
         }
     }
 }

@@ -208,11 +208,13 @@ async fn serve_connection(
         .serve_connection(TokioIo::new(Box::pin(stream)), service);
     let lifetime = if answers == Answers::All { LIFETIME } else { PROBE };
     tokio::pin!(connection);
+    // Ends with the connection, after its longest lifetime, or when the server stops.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = sleep(lifetime) => return,
         _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
     }
+    // The answer that has begun is finished.
     let _ = connection.await;
 }
 

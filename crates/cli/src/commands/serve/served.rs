@@ -203,6 +203,7 @@ impl Served {
                 Ok(Some(metrics.into()))
             }
             Text::Page => {
+                // Without a failure since, the page needs no notice.
                 let (Some(page), Some(success), Some((message, ended))) =
                     (document, &self.success, &self.failure)
                 else {

@@ -98,6 +98,7 @@ async fn read(access: Access<'_>, args: &ShowArgs) -> Result<(Snapshot, Subject)
             return Ok((snapshot, subject));
         }
     };
+    // Only everything tells what kind of object a name is of.
     if !args.quick {
         let snapshot = calipam_workflow::read(access).await?;
         let object = object.find(&snapshot)?;
@@ -105,11 +106,8 @@ async fn read(access: Access<'_>, args: &ShowArgs) -> Result<(Snapshot, Subject)
     }
     let (snapshot, object) = match object.by_form() {
         Object::Address(address) => {
-            let lookup = Lookup::Address(address);
-            (
-                calipam_workflow::read_around(access, &lookup).await?,
-                Object::Address(address),
-            )
+            let snapshot = calipam_workflow::read_around(access, &Lookup::Address(address)).await?;
+            (snapshot, Object::Address(address))
         }
         Object::Handle(begin) => {
             let (snapshot, id) = calipam_workflow::read_around_handle(access, &begin).await?;
