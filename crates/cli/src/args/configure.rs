@@ -45,7 +45,6 @@ pub(crate) struct ConfigureArgs {
 impl ConfigureArgs {
     /// Returns the request that these options describe. Refuses a call without any setting.
     pub(crate) fn request(&self) -> Result<ConfigureRequest> {
-        // In the order of the options in the help.
         let mut settings = Vec::new();
         settings.extend(self.strict_affinity.map(IpamSetting::StrictAffinity));
         settings.extend(self.auto_allocate_blocks.map(IpamSetting::AutoAllocateBlocks));

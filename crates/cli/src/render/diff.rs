@@ -138,7 +138,7 @@ fn numbers_of_addresses(difference: &Difference<'_>, wide: bool) -> Grid {
         rows.push(SumRow::of("pool", pool));
     }
 
-    // The nodes are sorted by name, unless only those with the most changes are shown.
+    // The nodes keep their order, unless only those with the most changes are shown.
     let mut nodes: Vec<&NamedSum> = sums.by_node.iter().collect();
     let mut left_out = 0;
     if !wide && nodes.len() > NODES_SHOWN {

@@ -51,7 +51,7 @@ pub(crate) fn words(source: Source) -> String {
         Source::KubeControllersConfiguration => "KubeControllersConfiguration".into(),
         Source::IpamConfig => "IPAMConfig".into(),
         Source::IpamConfiguration => "IPAMConfiguration".into(),
-        // From `IpPools` to `ip pools`, for example.
+        // From `thisForm` to `this form`.
         other => {
             let mut words = String::new();
             for c in other.to_string().chars() {

@@ -218,7 +218,7 @@ fn differences(differences: &[Difference]) -> Grid {
 /// Creates a table with a row for each node. Nodes for which too few addresses were found come first. If there are many
 /// nodes, a short table contains the sums, and at most a few of the nodes with too few addresses.
 fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
-    // False comes before true. The sort is stable, so the nodes stay sorted by name.
+    // False comes before true. Otherwise the nodes keep their order.
     let mut nodes: Vec<NodeCapacity> = capacity.to_vec();
     nodes.sort_by_key(|node| node.found >= node.needed);
     if !wide && nodes.len() > FEW {
