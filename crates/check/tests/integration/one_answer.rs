@@ -188,7 +188,7 @@ impl World {
             1 => request.pools[1] = (*self.rng.pick(&POOL_NAMES)).to_owned(),
             2 => request.addresses = (*self.rng.pick(&ADDRESSES)).to_owned(),
             3 => request.no_ipam = (*self.rng.pick(&ADDRESSES)).to_owned(),
-            4 => request.floating = (*self.rng.pick(&ADDRESSES)).to_owned(),
+            4 => request.floating = Some((*self.rng.pick(&ADDRESSES)).to_owned()),
             _ => {}
         }
         if self.rng.one_in(4) {
