@@ -182,7 +182,7 @@ impl Lines<'_> {
 
     /// Lists addresses with their owners on request.
     fn list_owners(&self, owners: &[AddressOwner], out: &mut String) {
-        if self.all {
+        if self.lists_all {
             for AddressOwner { address, owner } in owners {
                 line(out, &format!("  {address} belongs to {owner}"));
             }
