@@ -7,9 +7,6 @@ use self::lehmer::{LENGTH, MODULUS, TAP, mixed, place};
 /// Numbers that are mixed into every seed. The build script computes them.
 static MIXED_IN: [u64; LENGTH] = include!(concat!(env!("OUT_DIR"), "/go_seeds.rs"));
 
-/// Bits between the three numbers from which Go makes one of its state.
-const SHIFT: u32 = 20;
-
 /// The seed that Go uses instead of 0.
 const INSTEAD_OF_ZERO: u64 = 89_482_311;
 

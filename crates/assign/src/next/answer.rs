@@ -221,7 +221,7 @@ fn refusal_with_pools(reason: Reason, calico_message: String, events: &[Event]) 
     let mut serving = Vec::new();
     for event in events {
         match event {
-            // Nobody expects a pool of IPv4 to give an IPv6 address.
+            // That a pool of the other family does not serve the request explains nothing.
             Event::PoolPassedOver {
                 why: PoolPassedOver::OtherFamily,
                 ..

@@ -27,7 +27,10 @@ pub(crate) async fn status(call: &Call) -> Result<&CallAllocator, CniError> {
 
 /// Checks that the node exists, and that each wanted family has a pool for its workloads. The runtime names no pod, so a
 /// pool that serves only some namespaces is enough.
-async fn check(configuration: &Configuration, allocator: &CallAllocator) -> Result<(), CniError> {
+async fn check_node_and_pools(
+    configuration: &Configuration,
+    allocator: &CallAllocator,
+) -> Result<(), CniError> {
     let ipam = &configuration.ipam;
     let node = node_name(&configuration.node);
     let of_node = allocator.pools_for_node(&node).await;
