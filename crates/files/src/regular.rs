@@ -113,7 +113,7 @@ mod system {
         options.custom_flags(flags.bits().cast_signed())
     }
 
-    /// Returns the reason why the file is not only this user's; `None` if nobody else can write to it.
+    /// Returns the reason why the file is not only this user's; `None` if no one else can write to it.
     pub(super) fn why_not_own(metadata: &Metadata) -> Option<&'static str> {
         if metadata.uid() != geteuid().as_raw() {
             return Some("it belongs to another user");

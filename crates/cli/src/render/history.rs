@@ -141,16 +141,9 @@ pub(crate) fn line(event: &Event, wide: bool) -> String {
 
 /// Formats `2026-11-20 03:12:05Z`, or the bounds of the time.
 fn time(when: &When) -> String {
-    let text = match (&when.at, &when.after, &when.before) {
-        (Some(at), ..) => short_utc(*at),
-        // Both times are within the printed second.
-        (None, Some(after), Some(before)) if short_utc(*after) == short_utc(*before) => short_utc(*after),
-        (None, Some(after), Some(before)) => {
-            format!("between {} and {}", short_utc(*after), short_utc(*before))
-        }
-        (None, Some(after), None) => format!("after {}", short_utc(*after)),
-        (None, None, Some(before)) => format!("before {}", short_utc(*before)),
-        (None, None, None) => "not known".to_owned(),
+    let text = match when.at {
+        Some(at) => short_utc(at),
+        None => bounds(when.after, when.before),
     };
     match when.uncertainty {
         None => text,
@@ -161,8 +154,8 @@ fn time(when: &When) -> String {
 }
 
 /// Formats the bounds of a time that is not known exactly, as far as they are known.
-fn bounds(after: Option<&Timestamp>, before: Option<&Timestamp>) -> String {
-    match (after.map(short), before.map(short)) {
+fn bounds(after: Option<Timestamp>, before: Option<Timestamp>) -> String {
+    match (after.map(short_utc), before.map(short_utc)) {
         // Both times are within the printed second.
         (Some(after), Some(before)) if after == before => after,
         (Some(after), Some(before)) => format!("between {after} and {before}"),
@@ -200,7 +193,7 @@ fn who(event: &Event, wide: bool) -> String {
 
 /// Formats `pod default/web-0 on node-1`. A wide table also shows the handle and the time in the record.
 fn holder(holder: &Holder, wide: bool) -> String {
-    // An address that is cooling down has no holder any more.
+    // An address that is cooling down no longer has a holder.
     if let Some(released_at) = &holder.released_at
         && holder.kind == "cooling"
     {

@@ -110,7 +110,7 @@ fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
 }
 
 /// Returns, for each step, the reason to refuse it, if there is one: another object is in its way, or it deletes the
-/// only pool of a block or affinity. Objects that the steps write themselves are in nobody's way.
+/// only pool of a block or affinity. Objects that the steps write themselves are not in the way.
 pub(super) async fn refusals(
     datastore: &Datastore,
     steps: &[UndoStep],

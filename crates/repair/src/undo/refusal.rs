@@ -75,7 +75,7 @@ impl Fence {
 /// The run may have written the `arrived` objects after an earlier undo.
 pub(super) fn why_refused(found: &[(&UndoObject, State)], arrived: &BTreeSet<Key>) -> Option<String> {
     // An earlier undo may have deleted an object that the run created. It undoes the phases in order: if an object of an
-    // earlier phase is not undone, somebody else has deleted it.
+    // earlier phase is not undone, another client has deleted it.
     let not_undone = found
         .iter()
         .filter(|(object, state)| *state == State::AsLeft && !arrived.contains(&object.key));
