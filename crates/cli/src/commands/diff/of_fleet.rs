@@ -30,8 +30,7 @@ enum Old<'a> {
 ///
 /// # Errors
 /// If an option only makes sense for one cluster, the earlier states cannot be found, or two clusters have the same
-/// earlier state. Clusters that cannot be read
-/// are reported and skipped.
+/// earlier state. Clusters that cannot be read are reported and skipped.
 pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
     let selection = &args.selection;
     let options_of_one_cluster = [
