@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use calipam_files::raw::prefix_end;
 use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
-use calipam_model::names::endpoint_name;
+use calipam_model::names::{KUBERNETES, endpoint_name};
 use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
 
 use crate::error::Result;
@@ -99,7 +99,7 @@ pub(crate) fn named_endpoints(named: &NamedKeys) -> Vec<Range> {
     for namespace in &named.namespaces {
         for node in &nodes {
             // The endpoint's name up to the pod.
-            let name_without_pod = endpoint_name(node, "k8s", "", "");
+            let name_without_pod = endpoint_name(node, KUBERNETES, "", "");
             let begin = name_without_pod.trim_end_matches('-');
             ranges.push(Range::prefix(&format!("{ENDPOINT_PREFIX}{namespace}/{begin}")));
         }
@@ -124,7 +124,7 @@ pub(crate) fn range_of(key: &Key) -> Option<Range> {
 
 /// The range of a pod's workload endpoints.
 pub(crate) fn endpoints_of(pod: &PodOnNode) -> Range {
-    let name = endpoint_name(&pod.node, "k8s", &pod.pod, "");
+    let name = endpoint_name(&pod.node, KUBERNETES, &pod.pod, "");
     Range::prefix(&format!("{ENDPOINT_PREFIX}{}/{name}", pod.namespace)).with_limit(MAX_INTERFACES)
 }
 

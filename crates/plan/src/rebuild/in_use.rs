@@ -13,7 +13,7 @@ use calipam_model::IpNet;
 use calipam_model::cidr::ordinal_of;
 use calipam_model::edit::Precondition;
 use calipam_model::key::Key;
-use calipam_model::names::endpoint_name;
+use calipam_model::names::pod_endpoint_name;
 use calipam_model::snapshot::Source;
 
 use super::block_plan::{AddressPlan, RecordEdit};
@@ -397,7 +397,7 @@ fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondit
         if let Claim::Pod { namespace, pod, .. } = claim
             && snapshot.has_read(Source::Endpoints)
         {
-            let name = endpoint_name(&node, "k8s", &pod.to_string(), "eth0");
+            let name = pod_endpoint_name(&node, &pod.to_string());
             absent.push(Key::Endpoint {
                 namespace: namespace.to_string(),
                 name,

@@ -9,7 +9,7 @@ use calipam_files::Extent;
 use calipam_files::raw::prefix_end;
 use calipam_model::block::BlockContent;
 use calipam_model::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, HANDLE_PREFIX};
-use calipam_model::names::endpoint_name;
+use calipam_model::names::{KUBERNETES, endpoint_name};
 use calipam_model::snapshot::Source;
 
 use crate::etcd::client::Range;
@@ -117,7 +117,7 @@ impl Sample {
                 && !pod.is_empty()
                 && !node.is_empty()
             {
-                let name = endpoint_name(&node.plain(), "k8s", &pod.plain(), "");
+                let name = endpoint_name(&node.plain(), KUBERNETES, &pod.plain(), "");
                 let key = format!("{ENDPOINT_PREFIX}{namespace}/{name}");
                 self.endpoints.push(key.into_bytes());
             }
