@@ -14,7 +14,7 @@ const RETRY: Micros = Micros::from_secs(10);
 const RETRY_DEL: Micros = Micros::from_secs(15);
 /// A runtime's time limit for an ADD or DEL.
 const CALL: Micros = Micros::from_secs(220);
-/// How far a lifetime may be from the mean, in thousandths.
+/// The largest difference of a lifetime from the mean, in thousandths of the mean.
 const LIFETIME_SPREAD: u64 = 900;
 
 impl World {

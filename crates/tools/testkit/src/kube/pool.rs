@@ -16,7 +16,7 @@ use crate::servers::{Entries, KubeApiserver};
 
 /// Number of servers, idle or lent, above which a test waits for one instead of starting another. There is more than
 /// one for each of the usual [`Kinds`].
-const MOST: usize = 10;
+const MOST: usize = 14;
 
 /// Longest time that a test waits for a server that others have. Then it starts another, since a test that has a server
 /// may need a second one to continue.
