@@ -34,12 +34,14 @@ pub(crate) struct Answers<'c, 's> {
 type EndpointsByPod<'s> = HashMap<(TextRef<'s>, TextRef<'s>), Vec<&'s Endpoint>>;
 
 impl<'c, 's> Answers<'c, 's> {
-    /// Returns `None` if data that the allocator needs was not read or cannot be decoded.
+    /// Prepares to answer requests in the snapshot. `None` if data that the allocator needs was not read or cannot be
+    /// decoded.
     pub(crate) fn new(context: &'c Context<'s>) -> Option<Self> {
         Self::on(context, context.snapshot)
     }
 
-    /// Answers as if the cluster had the blocks, affinities, pools and configuration of `changed`.
+    /// Prepares to answer as if the cluster had the blocks, affinities, pools and configuration of `changed`. `None` as for
+    /// [`Self::new`].
     pub(crate) fn on(context: &'c Context<'s>, changed: &'s Snapshot) -> Option<Self> {
         let configurations = Configurations::new(context);
         let outlook = Outlook::new(changed)?.configured(configurations.of_cluster());
@@ -51,12 +53,12 @@ impl<'c, 's> Answers<'c, 's> {
         })
     }
 
-    /// Calls `with` with the ADD of a pod on a node, which is named as in Calico.
-    pub(crate) fn with_add<T>(&self, pod: &Pod, node: &str, with: impl FnOnce(&PodAdd<'_>) -> T) -> T {
+    /// Calls `ask` with the ADD of a pod on a node, which is named as in Calico, and returns its answer.
+    pub(crate) fn with_add<T>(&self, pod: &Pod, node: &str, ask: impl FnOnce(&PodAdd<'_>) -> T) -> T {
         let namespace = pod.namespace().to_string();
         let name = pod.name().to_string();
         let held = self.addresses_of_endpoint(pod);
-        with(&PodAdd {
+        ask(&PodAdd {
             node,
             namespace: &namespace,
             name: &name,
@@ -118,16 +120,17 @@ impl<'c, 's> Answers<'c, 's> {
         })
     }
 
-    /// True for a pod that names neither pools nor addresses.
+    /// True for a pod that takes any address of any pool: neither its annotations nor those of its namespace nor the
+    /// nodes' CNI configuration name pools or addresses. False for a request that Calico's plugins refuse.
     pub(crate) fn wants_any(&self, pod: &Pod) -> bool {
         let configuration = self.configurations.of_cluster();
         let namespace = pod.namespace().to_string();
-        match self
+        let wanted = self
             .outlook
-            .wanted(pod.request.as_deref(), &namespace, configuration)
-        {
-            Ok(Wanted::Any { pools, .. }) => pools.iter().all(Vec::is_empty),
-            _ => false,
+            .wanted(pod.request.as_deref(), &namespace, configuration);
+        match wanted {
+            Ok(Wanted::Any { pools: [v4, v6], .. }) => v4.is_empty() && v6.is_empty(),
+            Ok(Wanted::Addresses(_) | Wanted::Own(_)) | Err(_) => false,
         }
     }
 
@@ -147,9 +150,14 @@ impl<'c, 's> Answers<'c, 's> {
             if !kind.families[family as usize] {
                 continue;
             }
-            let answer = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
-                ([], Some(namespace)) => self.outlook.refusal_in(namespace, node, family),
-                (pools, _) => self.outlook.refusal(node, family, pools),
+            let pools = kind.pools[family as usize].as_slice();
+            // Named pools serve a request whatever its namespace.
+            let answer = if pools.is_empty()
+                && let Some(namespace) = &kind.namespace
+            {
+                self.outlook.refusal_in(namespace, node, family)
+            } else {
+                self.outlook.refusal(node, family, pools)
             };
             match answer {
                 Ok(Some(refused)) => refusals.push((family, refused)),

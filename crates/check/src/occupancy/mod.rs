@@ -127,18 +127,18 @@ impl<'c, 's> Occupancy<'c, 's> {
         }
 
         // Addresses in undecodable blocks count as unknown, even if they are reserved.
-        let mut reserved_outside_unknown: u128 = 0;
+        let mut only_reserved: u128 = 0;
         for reserved in self.reserved.within(region) {
             let unknown = self.unknown.size_within(reserved);
             let outside_unknown = cidr::size(reserved).saturating_sub(unknown);
-            reserved_outside_unknown = reserved_outside_unknown.saturating_add(outside_unknown);
+            only_reserved = only_reserved.saturating_add(outside_unknown);
         }
-        sum.tally(&RegionSize {
-            total: cidr::size(region),
+        let size = Parts {
             unknown: self.unknown.size_within(region),
             reserved: self.reserved.size_within(region),
-            reserved_outside_unknown,
-        })
+            only_reserved,
+        };
+        sum.tally(cidr::size(region), &size)
     }
 
     /// Returns the blocks that are entirely in the pool.
@@ -168,17 +168,18 @@ impl<'c, 's> Occupancy<'c, 's> {
         let mut sum = Sum::default();
         self.add_run(&mut sum, &[stored], stored.key);
         let reserved = self.reserved.size_within(stored.key);
-        sum.tally(&RegionSize {
-            total: cidr::size(stored.key),
+        let size = Parts {
             unknown: 0,
             reserved,
-            reserved_outside_unknown: reserved,
-        })
+            only_reserved: reserved,
+        };
+        sum.tally(cidr::size(stored.key), &size)
     }
 
     /// Adds the taken addresses of a region that are in a run of overlapping blocks.
     fn add_run(&self, sum: &mut Sum, run: &[&Stored<'_, '_>], region: IpNet) {
         let sound = run.iter().filter_map(|stored| stored.block?.current());
+        // Nearly all blocks are alone in their run, in the region, and without reservations: no address is looked at.
         if let [only] = run
             && region.contains(&only.key)
             && !self.reserved.touches(only.key)
@@ -202,15 +203,18 @@ impl<'c, 's> Occupancy<'c, 's> {
         taken.dedup_by_key(|(address, _)| *address);
 
         for (address, state) in taken {
-            let is_reserved = self.reserved.contains(address);
             sum.add(state);
-            if is_reserved {
-                sum.taken_in_reserved += 1;
+            let is_reserved = self.reserved.contains(address);
+            // Only a block that overlaps the sound one can make its addresses unknown.
+            let is_unknown = run.len() > 1 && self.unknown.contains(address);
+            if is_unknown {
+                sum.taken.unknown += 1;
             }
-            if run.len() > 1 && self.unknown.contains(address) {
-                sum.taken_in_unknown += 1;
-            } else if is_reserved {
-                sum.taken_in_reserved_only += 1;
+            if is_reserved {
+                sum.taken.reserved += 1;
+            }
+            if is_reserved && !is_unknown {
+                sum.taken.only_reserved += 1;
             }
         }
     }
@@ -221,13 +225,15 @@ fn is_sound(stored: &Stored<'_, '_>) -> bool {
     stored.block.is_some_and(|block| block.sound.is_some())
 }
 
-/// Numbers of addresses in a region, whether they are taken or not. Addresses in corrupt and undecodable blocks are
-/// `unknown`, those in IP reservations `reserved`.
-struct RegionSize {
-    total: u128,
+/// The numbers of addresses in parts of a region: of all addresses, or of the taken ones.
+#[derive(Default)]
+struct Parts {
+    /// In corrupt and undecodable blocks.
     unknown: u128,
+    /// In IP reservations.
     reserved: u128,
-    reserved_outside_unknown: u128,
+    /// In IP reservations, outside of corrupt and undecodable blocks.
+    only_reserved: u128,
 }
 
 /// Sums of taken addresses.
@@ -237,12 +243,8 @@ struct Sum {
     in_use: u128,
     cooling: u128,
     windows_reserved: u128,
-    /// The number of taken addresses in reservations.
-    taken_in_reserved: u128,
-    /// The number of taken addresses that are also in corrupt or undecodable blocks.
-    taken_in_unknown: u128,
-    /// The number of taken addresses in reservations, outside of corrupt and undecodable blocks.
-    taken_in_reserved_only: u128,
+    /// The taken addresses in each part. They are also in one of the sums above.
+    taken: Parts,
 }
 
 impl Sum {
@@ -267,30 +269,28 @@ impl Sum {
         }
     }
 
-    /// Returns the address counts of the region whose taken addresses were added: each address counts as taken, else as
-    /// unknown, else as reserved, else as free.
-    fn tally(self, size: &RegionSize) -> Tally {
+    /// Returns the address counts of the region whose taken addresses were added. Each address counts as one thing only:
+    /// as taken, else as unknown, else as reserved, else as free. `total` and `size` include the taken addresses.
+    fn tally(self, total: u128, size: &Parts) -> Tally {
         let taken = self.in_use + self.cooling + self.windows_reserved;
-        let untaken_unknown = size.unknown.saturating_sub(self.taken_in_unknown);
-        let untaken_reserved = size
-            .reserved_outside_unknown
-            .saturating_sub(self.taken_in_reserved_only);
+        let unknown = size.unknown.saturating_sub(self.taken.unknown);
+        let reserved = size.only_reserved.saturating_sub(self.taken.only_reserved);
         // Damaged records can claim more addresses than there are.
-        let free = size
-            .total
+        let free = total
             .saturating_sub(taken)
-            .saturating_sub(untaken_unknown)
-            .saturating_sub(untaken_reserved);
+            .saturating_sub(unknown)
+            .saturating_sub(reserved);
         Tally {
-            total: size.total,
+            total,
             in_use: self.in_use,
             cooling: self.cooling,
             windows_reserved: self.windows_reserved,
-            reserved: untaken_reserved,
-            unknown: untaken_unknown,
+            reserved,
+            unknown,
             free,
-            usable: size.total.saturating_sub(size.reserved),
-            usable_taken: taken - self.taken_in_reserved,
+            usable: total.saturating_sub(size.reserved),
+            // Each taken address in a reservation is one of `taken`.
+            usable_taken: taken - self.taken.reserved,
         }
     }
 }

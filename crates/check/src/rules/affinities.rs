@@ -7,7 +7,7 @@ use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Source, Versioned};
 
-use super::blocks::{evidence, is_missing};
+use super::blocks::{block_evidence, is_missing};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{AffinityEvidence, BlockEvidence, Evidence, Finding, Subject};
@@ -134,7 +134,7 @@ fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], ou
 
     let evidence = BlockEvidence {
         others: claims.iter().map(|key| key.to_string()).collect(),
-        ..evidence(block)
+        ..block_evidence(block)
     };
     let mut dependencies: Vec<Key> = claims.into_iter().cloned().map(Key::Affinity).collect();
     dependencies.push(Key::Block(cidr));

@@ -38,7 +38,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 
     for block in &stored {
-        check_place(context, block, out);
+        check_pools(context, block, out);
         let Some(indexed) = block.block else {
             continue;
         };
@@ -55,7 +55,7 @@ type Affinities<'s> = HashSet<&'s AffinityKey, FixedState>;
 
 /// Makes a finding. Its message begins with the block, and continues with `problem`.
 fn new_finding(code: Code, block: &Stored<'_, '_>, problem: impl Display) -> Finding {
-    with_evidence(code, block, problem, evidence(block.block))
+    with_evidence(code, block, problem, block_evidence(block.block))
 }
 
 /// Like [`new_finding`], but with evidence that says more.
@@ -71,7 +71,8 @@ fn with_evidence(
         .on_nodes(block.block.and_then(IndexedBlock::host))
 }
 
-pub(super) fn evidence(block: Option<&IndexedBlock<'_>>) -> BlockEvidence {
+/// Returns a block's owner and its number of allocated addresses, as far as they are known.
+pub(super) fn block_evidence(block: Option<&IndexedBlock<'_>>) -> BlockEvidence {
     BlockEvidence {
         owner: block.and_then(|block| block.owner).cloned(),
         allocated: block.and_then(|block| block.sound).map(|sound| sound.allocated()),
@@ -89,7 +90,7 @@ fn corrupt(block: &Stored<'_, '_>, problems: &[BlockProblem]) -> Finding {
     let problem = format!("is corrupt: {first}{further}");
     let evidence = BlockEvidence {
         problems: problems.to_vec(),
-        ..evidence(block.block)
+        ..block_evidence(block.block)
     };
     with_evidence(Code::CorruptBlock, block, problem, evidence)
 }
@@ -107,38 +108,40 @@ fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
         let problem = format!("overlaps {}", list(&cidrs));
         let evidence = BlockEvidence {
             others: cidrs,
-            ..evidence(block.block)
+            ..block_evidence(block.block)
         };
         let finding = with_evidence(Code::OverlappingBlocks, block, problem, evidence);
         out.push(finding.on_nodes(owners));
     }
 }
 
-/// Reports a block that no pool contains, or whose size is that of none of the pools that contain it.
-fn check_place(context: &Context<'_>, block: &Stored<'_, '_>, out: &mut Vec<Finding>) {
+/// Reports a block that no pool contains, or whose size differs from the block sizes of all pools that contain it.
+fn check_pools(context: &Context<'_>, block: &Stored<'_, '_>, out: &mut Vec<Finding>) {
     if !context.snapshot.has_read(Source::Pools) {
         return;
     }
     let pools: Vec<&Pool> = context.index.pools_around(block.key).collect();
-    if pools.is_empty() {
+    let Some(first) = pools.first() else {
+        // The block may be in a pool that cannot be decoded.
         if !context.index.pools_incomplete {
             out.push(new_finding(Code::BlockOutsidePools, block, "is in no pool"));
         }
         return;
+    };
+    if pools.iter().any(|pool| pool.block_size == block.key.prefix_len()) {
+        return;
     }
-    if pools.iter().all(|pool| pool.block_size != block.key.prefix_len()) {
-        let first = pools[0];
-        let problem = format!(
-            "is in the pool {}, whose blocks are /{}",
-            short(&first.name),
-            first.block_size
-        );
-        let mut evidence = evidence(block.block);
-        for pool in pools {
-            evidence.pools.push(format!("{} /{}", pool.name, pool.block_size));
-        }
-        out.push(with_evidence(Code::BlockSizeMismatch, block, problem, evidence));
+
+    let problem = format!(
+        "is in the pool {}, whose blocks are /{}",
+        short(&first.name),
+        first.block_size
+    );
+    let mut evidence = block_evidence(block.block);
+    for pool in &pools {
+        evidence.pools.push(format!("{} /{}", pool.name, pool.block_size));
     }
+    out.push(with_evidence(Code::BlockSizeMismatch, block, problem, evidence));
 }
 
 /// Checks that a block has an owner that exists, and an affinity of this owner.

@@ -291,10 +291,13 @@ fn explain_node(context: &Context<'_>, changed: &Snapshot, name: &str) -> Option
         if !kind.families[family as usize] {
             continue;
         }
-        let mut answer = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
-            ([], Some(namespace)) => answers.outlook.next_in_some(namespace, node, family),
-            ([], None) => answers.outlook.next_of_any(node, family),
-            (pools, _) => answers.outlook.next(&NextAddress::new(&node.name, family, pools)),
+        let pools = kind.pools[family as usize].as_slice();
+        let mut answer = if !pools.is_empty() {
+            answers.outlook.next(&NextAddress::new(&node.name, family, pools))
+        } else if let Some(namespace) = &kind.namespace {
+            answers.outlook.next_in_some(namespace, node, family)
+        } else {
+            answers.outlook.next_of_any(node, family)
         };
         // If Calico refuses all pods of the cluster, that is the reason.
         if let Some(refused) = answers.outlook.cluster_refusal() {
@@ -341,16 +344,19 @@ fn explain_pod(
     Some(Explanation::new(Some(pod), &node, state))
 }
 
-/// The addresses of a pod. If it owns none, because Calico's annotation is blank or they bypass IPAM, the status counts,
-/// and then the annotation.
+/// Returns the addresses that a pod has; empty if it has none. Includes those that [`Pod::addresses`] leaves out: addresses
+/// that bypass IPAM, and those in the status of a pod whose annotation from Calico is blank.
 fn addresses_of(pod: &Pod) -> Vec<IpAddr> {
-    let mut addresses: Vec<IpAddr> = pod.addresses().collect();
-    for source in [evidence::STATUS, evidence::CNI] {
-        if addresses.is_empty() {
-            addresses.extend(pod.named_by(source));
-        }
+    let owned: Vec<IpAddr> = pod.addresses().collect();
+    if !owned.is_empty() {
+        return owned;
     }
-    addresses
+    let in_status: Vec<IpAddr> = pod.named_by(evidence::STATUS).collect();
+    if !in_status.is_empty() {
+        return in_status;
+    }
+    // The plugin writes its annotation before the kubelet writes the status.
+    pod.named_by(evidence::CNI).collect()
 }
 
 /// Explains a pod that has addresses, with critical findings about them; `None` if it has none or still waits.
@@ -366,7 +372,7 @@ fn explain_served(context: &Context<'_>, changed: &Snapshot, pod: &Pod, node: &s
     explained.is_blank = pod.has_blank_annotation();
     explained.critical = critical;
     if let Some(answers) = Answers::on(context, changed)
-        && answers.asks_for_any_family(pod)
+        && answers.has_configured_families(pod)
     {
         explained.note_unasked(&answers, &families);
     }
@@ -393,8 +399,8 @@ fn explain_waiting(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &st
         return Explanation::new(Some(pod), on, RequestState::NotKnown);
     };
     let node = context.index.node(on);
-    let is_unknown = node.is_none() && context.index.node_is_broken(on);
-    if is_unknown {
+    let is_undecodable = node.is_none() && context.index.node_is_broken(on);
+    if is_undecodable {
         return Explanation::new(Some(pod), on, RequestState::NotKnown);
     }
     if answers.refusals(pod, on).is_err() && answers.depends_on_namespace(pod, node) {
@@ -420,7 +426,7 @@ fn explain_waiting(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &st
         asked_families[family as usize] = true;
         explained.add_answer(&answers, family, answer);
     }
-    if answers.asks_for_any_family(pod) {
+    if answers.has_configured_families(pod) {
         explained.note_unasked(&answers, &asked_families);
     }
     explained
@@ -493,14 +499,14 @@ impl Explanation {
 }
 
 impl Answers<'_, '_> {
-    /// True if the node's CNI configuration decides about the families of the pod's addresses.
-    fn asks_for_any_family(&self, pod: &Pod) -> bool {
-        if let Some(namespace) = self.outlook.namespace(&pod.namespace().to_string())
-            && !namespace.annotations.families.is_empty()
-        {
-            return false;
-        }
-        shows_configuration(pod)
+    /// True if the nodes' CNI configuration decides which families a pod's addresses have. False if an annotation of the
+    /// pod or its namespace decides, or the pod's virtual machine.
+    fn has_configured_families(&self, pod: &Pod) -> bool {
+        let namespace = self.outlook.namespace(&pod.namespace().to_string());
+        let namespace_decides =
+            namespace.is_some_and(|namespace| !namespace.annotations.families.is_empty());
+        // A pod shows the configuration if nothing of its own decides.
+        !namespace_decides && shows_configuration(pod)
     }
 
     /// True if the answer for a pod depends on the labels of its namespace, which were not read.
