@@ -178,7 +178,7 @@ pub struct SnapshotStore<'s> {
     /// True if affinities without labels are not listed, as in Calico versions that list them by label (facts 2.5).
     lists_by_label: bool,
     /// True if an object that is marked deleted is gone once it is read. On etcd, Calico ignores the mark.
-    ends_deletions: bool,
+    finishes_deletions: bool,
     /// True if blocks whose free list contradicts their records are used as Calico uses them.
     trusts_free_lists: bool,
     /// The blocks that were read, as entries.
@@ -228,7 +228,7 @@ impl<'s> SnapshotStore<'s> {
         Self {
             avoided: Vec::new(),
             lists_by_label: false,
-            ends_deletions: indexed.snapshot.datastore == DatastoreKind::Kubernetes,
+            finishes_deletions: indexed.snapshot.datastore == DatastoreKind::Kubernetes,
             indexed,
             trusts_free_lists: false,
             read: Mutex::default(),
@@ -295,11 +295,13 @@ impl<'s> SnapshotStore<'s> {
         found.or_else(|| self.undecodable(key))
     }
 
+    /// Returns the entry of an object that cannot be decoded; `None` for any other key.
     fn undecodable(&self, key: &Key) -> Option<Entry> {
         let reason = self.indexed.undecodable.get(key)?;
         Some(undecodable(key.clone(), (*reason).to_owned()))
     }
 
+    /// Returns the entry under a key after all writes, even if it is marked deleted; `None` if there is none.
     fn current(&self, key: &Key) -> Option<Entry> {
         match lock(&self.writes).current.get(key) {
             Some(written) => written.clone(),
@@ -323,11 +325,11 @@ impl<'s> SnapshotStore<'s> {
         revision
     }
 
-    /// Returns the current entry under a key; `None` if there is none. Finishes a deletion that stopped half-way, as
-    /// Calico does (facts 2.9).
-    fn get_undeleted(&self, key: &Key) -> Option<Entry> {
+    /// Reads the current entry under a key; `None` if there is none. Like each of Calico's reads, removes an object that is
+    /// marked deleted, in place of the client that marked it: it may never come to remove it.
+    fn read_finishing_deletion(&self, key: &Key) -> Option<Entry> {
         let found = self.current(key)?;
-        if self.ends_deletions && is_marked_deleted(&found.record) {
+        if self.finishes_deletions && is_marked_deleted(&found.record) {
             self.put(key.clone(), None);
             return None;
         }
@@ -338,7 +340,7 @@ impl<'s> SnapshotStore<'s> {
     fn answer_to(&self, query: &Query) -> Vec<Entry> {
         let snapshot = self.indexed.snapshot;
         match query {
-            Query::Get(key) => self.get_undeleted(key).into_iter().collect(),
+            Query::Get(key) => self.read_finishing_deletion(key).into_iter().collect(),
             Query::Pools => snapshot.pools.iter().map(entry(Record::Pool)).collect(),
             Query::Reservations => self.reservations(),
             Query::Affinities { kind, holder, .. } => {
@@ -377,7 +379,7 @@ impl<'s> SnapshotStore<'s> {
         let writes = lock(&self.writes);
         let is_wanted = |affinity: &&Versioned<Affinity>| {
             let is_unlabeled = self.lists_by_label && !affinity.wrong_labels().is_empty();
-            let is_deleted = self.ends_deletions && affinity.value.deleted;
+            let is_deleted = self.finishes_deletions && affinity.value.deleted;
             if is_unlabeled || is_deleted {
                 return false;
             }
@@ -537,7 +539,7 @@ impl Store for SnapshotStore<'_> {
 
     fn half_deleted_block(&self, cidr: IpNet) -> Option<Arc<Block>> {
         match self.current(&Key::Block(cidr))?.record {
-            Record::Block(block) if self.ends_deletions && block.is_deleted() => Some(block),
+            Record::Block(block) if self.finishes_deletions && block.is_deleted() => Some(block),
             _ => None,
         }
     }

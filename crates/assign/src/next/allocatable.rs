@@ -125,7 +125,7 @@ impl<'s> Outlook<'s> {
         let Some(wanted) = uses.into_iter().find(|wanted| pool.allows(*wanted)) else {
             return Allocatable::none(PoolLimit::NoUse);
         };
-        if pool.automatic && self.open[Family::of(pool.cidr) as usize].is_none() {
+        if pool.automatic && self.open_pools[Family::of(pool.cidr) as usize].is_none() {
             return Allocatable::unknown(PoolLimit::BrokenSelector);
         }
 

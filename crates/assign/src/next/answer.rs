@@ -239,6 +239,8 @@ fn refusal_with_pools(reason: Reason, calico_message: String, events: &[Event]) 
     }
 }
 
+/// Returns the reason for a refusal by the allocator's error. If the error is about pools, the events tell why they were
+/// passed over.
 fn reason_of_error(
     outlook: &Outlook<'_>,
     request: &NextAddress<'_>,
@@ -246,10 +248,10 @@ fn reason_of_error(
     error: &Error,
     events: &[Event],
 ) -> Reason {
-    let is_passed = |wanted: fn(&PoolPassedOver) -> bool| {
+    let passes_over = |is_cause: fn(&PoolPassedOver) -> bool| {
         events
             .iter()
-            .any(|event| matches!(event, Event::PoolPassedOver { why, .. } if wanted(why)))
+            .any(|event| matches!(event, Event::PoolPassedOver { why, .. } if is_cause(why)))
     };
     match error {
         Error::NoNode(_) => Reason::NoNode,
@@ -259,7 +261,7 @@ fn reason_of_error(
                 .filter(|pool| Family::of(pool.cidr) == request.family);
             if let Some(reason) = impossible_blocks(events) {
                 reason
-            } else if is_passed(|why| *why == PoolPassedOver::BlocksTooSmall) {
+            } else if passes_over(|why| *why == PoolPassedOver::BlocksTooSmall) {
                 Reason::BlocksTooSmall
             } else if of_family.next().is_none() {
                 Reason::NoPool
@@ -268,11 +270,11 @@ fn reason_of_error(
             }
         }
         Error::NoPoolForNode(_) => {
-            if is_passed(|why| matches!(why, PoolPassedOver::NamespaceSelector(_))) {
+            if passes_over(|why| matches!(why, PoolPassedOver::NamespaceSelector(_))) {
                 Reason::NoneSelectsNamespace
-            } else if is_passed(|why| matches!(why, PoolPassedOver::NodeSelector(_))) {
+            } else if passes_over(|why| matches!(why, PoolPassedOver::NodeSelector(_))) {
                 Reason::NoneSelectsNode
-            } else if is_passed(|why| *why == PoolPassedOver::Manual) {
+            } else if passes_over(|why| *why == PoolPassedOver::Manual) {
                 Reason::NoneAutomatic
             } else {
                 Reason::BlocksTooSmall
@@ -323,41 +325,44 @@ fn impossible_blocks(events: &[Event]) -> Option<Reason> {
     })
 }
 
-/// The reason why none of the pools for LoadBalancer services serves the request, although other pools would.
+/// Returns the reason why no pool for LoadBalancer services serves the request: the one of the pool that came closest to
+/// serving it, or that there is no such pool.
 fn reason_of_pools_for_services(outlook: &Outlook<'_>, events: &[Event]) -> Reason {
     let is_for_services = |name: &str| {
         outlook
             .pools()
             .any(|pool| pool.name == name && pool.allows(PoolUse::LoadBalancer))
     };
-    let mut reasons = Vec::new();
+    let mut causes: Vec<&PoolPassedOver> = Vec::new();
     for event in events {
-        let Event::PoolPassedOver { pool, why, .. } = event else {
-            continue;
-        };
-        if !is_for_services(pool) {
-            continue;
-        }
-        match why {
-            PoolPassedOver::NamespaceSelector(_) => reasons.push(Reason::NoneSelectsNamespace),
-            PoolPassedOver::NodeSelector(_) => reasons.push(Reason::NoneSelectsNode),
-            PoolPassedOver::Manual => reasons.push(Reason::NoneAutomatic),
-            PoolPassedOver::Disabled | PoolPassedOver::Deleting | PoolPassedOver::NotAllocatable(_) => {
-                reasons.push(Reason::NoneEnabled);
-            }
-            _ => {}
+        if let Event::PoolPassedOver { pool, why, .. } = event
+            && is_for_services(pool)
+        {
+            causes.push(why);
         }
     }
 
-    // The pool that came closest to serving the request gives the reason.
-    let rank = |reason: &Reason| match reason {
-        Reason::NoneSelectsNamespace => 0,
-        Reason::NoneSelectsNode => 1,
-        Reason::NoneAutomatic => 2,
-        _ => 3,
-    };
-    reasons.sort_by_key(rank);
-    reasons.into_iter().next().unwrap_or(Reason::NoneForServices)
+    // From the pools that nearly serve the request to those that serve nothing.
+    let has = |is_cause: fn(&PoolPassedOver) -> bool| causes.iter().any(|why| is_cause(why));
+    if has(|why| matches!(why, PoolPassedOver::NamespaceSelector(_))) {
+        Reason::NoneSelectsNamespace
+    } else if has(|why| matches!(why, PoolPassedOver::NodeSelector(_))) {
+        Reason::NoneSelectsNode
+    } else if has(|why| *why == PoolPassedOver::Manual) {
+        Reason::NoneAutomatic
+    } else if has(is_closed) {
+        Reason::NoneEnabled
+    } else {
+        Reason::NoneForServices
+    }
+}
+
+/// True for the causes by which a pool serves no request at all.
+fn is_closed(why: &PoolPassedOver) -> bool {
+    matches!(
+        why,
+        PoolPassedOver::Disabled | PoolPassedOver::Deleting | PoolPassedOver::NotAllocatable(_)
+    )
 }
 
 /// Returns the reason why the pools that serve the request have too few addresses: their size, strict affinity, or a

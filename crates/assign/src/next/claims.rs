@@ -77,7 +77,7 @@ impl<'s> Outlook<'s> {
 
     /// True if this pool can serve the holder's requests that name no pool.
     pub(super) fn serves(&self, pool: &Pool, holder: Holder<'_>) -> bool {
-        let mut open_pools = self.open[Family::of(pool.cidr) as usize].iter().flatten();
+        let mut open_pools = self.open_pools[Family::of(pool.cidr) as usize].iter().flatten();
         open_pools.any(|open| std::ptr::eq(open.pool, pool) && open.nodes.matches(holder.labels()))
     }
 
@@ -88,7 +88,7 @@ impl<'s> Outlook<'s> {
         if self.held(holder).any(is_of_family) {
             return true;
         }
-        match self.without_affinity.get(&holder.key()) {
+        match self.blocks_lacking_affinity.get(&holder.key()) {
             Some(cidrs) => cidrs.iter().any(|cidr| is_of_family(*cidr)),
             None => false,
         }
@@ -96,7 +96,7 @@ impl<'s> Outlook<'s> {
 
     /// True if the owner of a block has no affinity for it.
     pub(super) fn lacks_affinity(&self, owner: (&AffinityType, &str), block: IpNet) -> bool {
-        self.without_affinity
+        self.blocks_lacking_affinity
             .get(&owner)
             .is_some_and(|blocks| blocks.binary_search(&block).is_ok())
     }
@@ -104,7 +104,7 @@ impl<'s> Outlook<'s> {
     /// Returns the limit of a node's blocks of a family. If it is not known whether nodes use a single block, assumes
     /// that Windows nodes do, as is usual, except for one that already holds several blocks.
     pub(super) fn limit_of_node(&self, node: &Node, family: Family) -> BlockLimit {
-        if let Some(uses_single_block) = self.single_block {
+        if let Some(uses_single_block) = self.uses_single_block {
             return if uses_single_block {
                 BlockLimit::SingleBlock
             } else {
@@ -166,7 +166,7 @@ impl<'s> Outlook<'s> {
 
         let mut pools = vec![pool.cidr];
         if self.serves(pool, holder) {
-            for open in self.open[family as usize].iter().flatten() {
+            for open in self.open_pools[family as usize].iter().flatten() {
                 if !open.needs_labels && open.pool.allows(wanted) && open.nodes.matches(holder.labels()) {
                     pools.push(open.pool.cidr);
                 }

@@ -109,7 +109,7 @@ pub struct NextAddress<'r> {
 }
 
 impl<'r> NextAddress<'r> {
-    /// A request of an ordinary pod in a namespace without labels.
+    /// Creates the request of a pod that runs no virtual machine. The labels of its namespace are unknown.
     pub fn new(node: &'r str, family: Family, pools: &'r [IpNet]) -> Self {
         Self {
             node,
@@ -159,52 +159,52 @@ pub struct Outlook<'s> {
     fatal_reservation: Option<String>,
     /// The block limit of a node in a family; `None` for no limit.
     configured_limit: Option<u32>,
-    /// `windows_use_single_network` of the nodes' CNI configuration, if it is known.
-    single_block: Option<bool>,
+    /// True if each node holds one block only: `windows_use_single_network` of the nodes' CNI configuration, if it is known.
+    uses_single_block: Option<bool>,
     reserved: CidrSet,
     /// The open pools, by family. `None` if a selector does not parse, since Calico then refuses every request that
     /// names no pool.
-    open: [Option<Vec<OpenPool<'s>>>; 2],
+    open_pools: [Option<Vec<OpenPool<'s>>>; 2],
     /// Affinities that cannot be decoded, by type and holder.
     undecodable_affinities: ByHolder<'s, &'s AffinityKey>,
     /// Blocks whose owner has no affinity for them, by owner.
-    without_affinity: ByHolder<'s, IpNet>,
-    remembered: RefCell<HashMap<RefusalKey, Option<Arc<Refused>>>>,
+    blocks_lacking_affinity: ByHolder<'s, IpNet>,
+    /// The refusals so far, for nodes that share an answer; `None` for a request that gets an address.
+    known_refusals: RefCell<HashMap<RefusalKey, Option<Arc<Refused>>>>,
 }
 
 impl<'s> Outlook<'s> {
     /// Indexes a snapshot. Returns `None` if data that the allocator needs was not read. Like Calico, skips pools and
-    /// reservations that cannot be decoded.
+    /// reservations that cannot be decoded. [`Self::configured`] adds the CNI configuration.
     pub fn new(snapshot: &'s Snapshot) -> Option<Self> {
-        if !ALLOCATION_SOURCES
-            .into_iter()
-            .all(|source| snapshot.has_read(source))
-        {
+        let mut needed_sources = ALLOCATION_SOURCES.into_iter();
+        if !needed_sources.all(|source| snapshot.has_read(source)) {
             return None;
         }
+
         let indexed = Arc::new(IndexedSnapshot::new(snapshot));
         let undecodable_affinities = undecodable_affinities(snapshot);
-        let without_affinity = blocks_without_affinity(snapshot, &undecodable_affinities);
+        let blocks_lacking_affinity = blocks_without_affinity(snapshot, &undecodable_affinities);
         let config = snapshot.effective_ipam_config();
         Some(Self {
-            is_config_broken: config.is_none(),
-            fatal_reservation: fatal_reservation(snapshot),
-            config: config.unwrap_or_default(),
-            configured_limit: snapshot.block_limit(),
-            single_block: None,
-            reserved: CidrSet::new(snapshot.reserved_cidrs()),
-            open: Family::BOTH.map(|family| open_pools(snapshot, family)),
-            undecodable_affinities,
-            without_affinity,
-            remembered: RefCell::default(),
             indexed,
+            is_config_broken: config.is_none(),
+            config: config.unwrap_or_default(),
+            fatal_reservation: fatal_reservation(snapshot),
+            configured_limit: snapshot.block_limit(),
+            uses_single_block: None,
+            reserved: CidrSet::new(snapshot.reserved_cidrs()),
+            open_pools: Family::BOTH.map(|family| open_pools(snapshot, family)),
+            undecodable_affinities,
+            blocks_lacking_affinity,
+            known_refusals: RefCell::default(),
         })
     }
 
     /// Takes what the CNI configuration of the nodes says about blocks.
     pub fn configured(self, configuration: &CniConfiguration) -> Self {
         Self {
-            single_block: configuration.single_block,
+            uses_single_block: configuration.single_block,
             ..self
         }
     }
@@ -348,39 +348,42 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// Returns the answer for the next pod on a node, in whichever namespace. If a pod in an ordinary namespace gets no
-    /// address, also tries the pools that serve only namespaces with certain labels.
+    /// Returns the answer for the next pod on a node, in the namespace that is served best. If a pod in a namespace without
+    /// labels gets no address, also tries each pool that serves only namespaces with certain labels.
     pub fn next_of_any(&self, node: &Node, family: Family) -> Answer {
         let ask = |pools: &[IpNet]| self.next(&NextAddress::new(&node.name, family, pools));
         let mut answer = ask(&[]);
         if answer.outcome.is_ok() {
             return answer;
         }
-        let Some(all_open) = &self.open[family as usize] else {
+        let Some(open_pools) = &self.open_pools[family as usize] else {
             return answer;
         };
 
-        let mut special = Vec::new();
-        let mut general = Vec::new();
-        for open in all_open {
-            if open.is_usable() && open.nodes.matches(&node.labels) {
-                let pools = if open.needs_labels {
-                    &mut special
-                } else {
-                    &mut general
-                };
-                pools.push(open.pool.cidr);
+        let mut needing_labels = Vec::new();
+        let mut for_all_namespaces = Vec::new();
+        for open in open_pools {
+            if !open.is_usable() || !open.nodes.matches(&node.labels) {
+                continue;
+            }
+            if open.needs_labels {
+                needing_labels.push(open.pool.cidr);
+            } else {
+                for_all_namespaces.push(open.pool.cidr);
             }
         }
-        for pool in special {
-            let mut pools = general.clone();
+
+        for pool in needing_labels {
+            // A namespace with these labels is served by the other pools, too.
+            let mut pools = for_all_namespaces.clone();
             pools.push(pool);
-            let special_answer = ask(&pools);
-            if special_answer.outcome.is_ok() {
-                return special_answer;
+            let answer_with_labels = ask(&pools);
+            if answer_with_labels.outcome.is_ok() {
+                return answer_with_labels;
             }
-            if general.is_empty() {
-                answer = special_answer;
+            // Without labels, no pool serves the pod at all. The refusal of a pool that serves it says more.
+            if for_all_namespaces.is_empty() {
+                answer = answer_with_labels;
             }
         }
         answer

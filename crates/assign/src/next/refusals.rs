@@ -82,7 +82,7 @@ impl<'s> Outlook<'s> {
         {
             return Err(NotKnown);
         }
-        let Some(open) = &self.open[family as usize] else {
+        let Some(open) = &self.open_pools[family as usize] else {
             // A selector does not parse. Calico then refuses each request that names no pool.
             return Ok(ask());
         };
@@ -131,11 +131,11 @@ impl<'s> Outlook<'s> {
             plugin,
             of_namespace: labels.is_some(),
         };
-        if let Some(remembered) = self.remembered.borrow().get(&key) {
+        if let Some(remembered) = self.known_refusals.borrow().get(&key) {
             return Ok(remembered.clone());
         }
         let refusal = ask();
-        self.remembered.borrow_mut().insert(key, refusal.clone());
+        self.known_refusals.borrow_mut().insert(key, refusal.clone());
         Ok(refusal)
     }
 
@@ -166,7 +166,7 @@ impl<'s> Outlook<'s> {
         node: &Node,
         family: Family,
     ) -> Result<Option<Arc<Refused>>, NotKnown> {
-        let mut open = self.open[family as usize].iter().flatten();
+        let mut open = self.open_pools[family as usize].iter().flatten();
         if open.all(|open| open.namespaces.selects_all()) {
             return self.refusal(node, family, &[]);
         }
@@ -204,7 +204,7 @@ impl<'s> Outlook<'s> {
         let now = self.indexed.snapshot.taken_at;
         let cooldown = self.config.cooldown();
         let mut is_odd = self
-            .without_affinity
+            .blocks_lacking_affinity
             .contains_key(&(&AffinityType::Host, node.name.as_str()));
         let mut is_unknown = false;
         let mut held = 0;
