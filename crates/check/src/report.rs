@@ -88,7 +88,7 @@ pub struct Report {
 impl Report {
     /// Makes the report on a snapshot with the findings, which are sorted and counted, and the numbers of objects.
     pub(crate) fn new(snapshot: &Snapshot, notes: Vec<String>, findings: Vec<Finding>) -> Self {
-        let (allocations, cooling) = snapshot.allocation_counts();
+        let addresses = snapshot.allocation_counts();
         let mut report = Self {
             cluster: ClusterIdentity::of(snapshot),
             rechecked: snapshot.rechecked,
@@ -96,8 +96,8 @@ impl Report {
             notes,
             counts: Counts {
                 blocks: snapshot.blocks.len(),
-                allocations,
-                cooling,
+                allocations: addresses.allocated,
+                cooling: addresses.cooling,
                 affinities: snapshot.affinities.len(),
                 handles: snapshot.handles.len(),
                 pools: snapshot.pools.len(),

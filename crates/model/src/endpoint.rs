@@ -86,26 +86,31 @@ impl Endpoint {
         }
     }
 
-    /// Packs the parts of an endpoint. A name that follows from the other parts is not stored.
+    /// Packs the parts of an endpoint. To save memory, leaves out a name that Calico makes of the other parts, as it does
+    /// for nearly all endpoints.
     pub fn new(parts: &EndpointParts<'_>, addresses: &[IpAddr]) -> Self {
         let EndpointParts {
+            namespace,
+            name,
             node,
             orchestrator,
             pod,
             endpoint,
-            ..
-        } = parts;
-        let follows = is_endpoint_name(parts.name, [node, orchestrator, pod, endpoint]);
-        let stored_name = if follows { "" } else { parts.name };
+            container_id,
+            workload,
+        } = *parts;
+        let is_name_implied = is_endpoint_name(name, [node, orchestrator, pod, endpoint]);
+        let stored_name = if is_name_implied { "" } else { name };
+        // `Field` gives the positions.
         let fields = [
-            parts.namespace,
+            namespace,
             stored_name,
             node,
             orchestrator,
             pod,
             endpoint,
-            parts.container_id,
-            parts.workload,
+            container_id,
+            workload,
         ];
         let addresses = match addresses {
             [IpAddr::V4(one)] => Addresses::One(*one),
@@ -235,6 +240,7 @@ impl Endpoint {
 
     #[inline]
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        // Both kinds have to become the same type of iterator.
         let (one, many) = match &self.addresses {
             Addresses::One(address) => (Some(IpAddr::V4(*address)), [].as_slice()),
             Addresses::Many(many) => (None, &**many),

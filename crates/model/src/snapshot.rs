@@ -8,7 +8,6 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 
 use crate::affinity::Affinity;
-use crate::attributes::AttributeRef;
 use crate::block::{BlockContent, RecordDetail};
 use crate::config::{
     ClusterInformation, IpamConfig, KubeControllersConfiguration, LoadBalancerController, NotServed,
@@ -35,6 +34,15 @@ pub struct StoredBlock {
     /// The CIDR in the key. On Kubernetes, the CIDR in the object's name, or in the value if the name has none.
     pub key: IpNet,
     pub content: BlockContent,
+}
+
+/// Numbers of addresses that are not free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AllocationCounts {
+    /// Addresses that are allocated, including those that Windows reserves.
+    pub allocated: usize,
+    /// Addresses that were released, and whose cooldown is not over.
+    pub cooling: usize,
 }
 
 /// An entry that can be decoded only in part or not at all.
@@ -301,31 +309,33 @@ impl Snapshot {
         machines.any(|machine| machine.namespace == namespace && machine.name == name && !machine.is_owned)
     }
 
-    /// The numbers of allocated addresses (including those that Windows reserves) and of cooling ones in sound blocks.
-    pub fn allocation_counts(&self) -> (usize, usize) {
+    /// Counts the addresses in sound blocks that are not free. An address whose cooldown is over is free, even if its
+    /// record still exists.
+    pub fn allocation_counts(&self) -> AllocationCounts {
+        // If the configuration cannot be read, no cooldown is known to be over.
         let cooldown = self.effective_ipam_config().map(|config| config.cooldown());
-        let has_cooled = |record: &AttributeRef<'_>| {
-            cooldown.is_some_and(|cooldown| record.has_cooled(self.taken_at, cooldown))
-        };
-        let mut allocated = 0;
-        let mut cooling = 0;
+        let mut counts = AllocationCounts::default();
         for stored in &self.blocks {
             let Some(block) = stored.value.content.sound() else {
                 continue;
             };
+            // Most blocks have no cooling addresses, so that their records need not be read.
             if !block.has_cooling() {
-                allocated += block.allocated() as usize;
+                counts.allocated += block.allocated() as usize;
                 continue;
             }
             for allocation in block.allocations() {
                 let record = allocation.attribute;
                 if !record.is_cooling() {
-                    allocated += 1;
-                } else if !has_cooled(&record) {
-                    cooling += 1;
+                    counts.allocated += 1;
+                    continue;
+                }
+                let is_over = cooldown.is_some_and(|cooldown| record.has_cooled(self.taken_at, cooldown));
+                if !is_over {
+                    counts.cooling += 1;
                 }
             }
         }
-        (allocated, cooling)
+        counts
     }
 }

@@ -150,23 +150,25 @@ impl Survey {
             self.sort_by_name();
         }
 
-        let count = self.batch_size().min(self.unread.len());
-        let mut next: Vec<Place> = self.unread.drain(..count).collect();
-        next.sort_by_key(|place| (place.pool, place.distance));
-        next
+        let size = self.batch_size().min(self.unread.len());
+        let mut batch: Vec<Place> = self.unread.drain(..size).collect();
+        batch.sort_by_key(|place| (place.pool, place.distance));
+        batch
     }
 
-    /// Sorts the unread blocks by name, since reading in the order of keys costs an API server least. Each host begins
-    /// at a different key.
+    /// Sorts the unread blocks of each pool by name, since reading in the order of keys costs an API server least. Begins
+    /// at the name of the next block, which differs between hosts, and continues with the first name after the last one.
     fn sort_by_name(&mut self) {
-        let Some(first) = self.unread.front() else {
+        let Some(next) = self.unread.front() else {
             return;
         };
-        let begin = first.cidr.to_string();
+        let first_name = next.cidr.to_string();
         let unread = self.unread.make_contiguous();
         unread.sort_by_cached_key(|place| {
             let name = place.cidr.to_string();
-            (place.pool, name < begin, name)
+            // False sorts before true.
+            let is_after_last_name = name < first_name;
+            (place.pool, is_after_last_name, name)
         });
     }
 

@@ -200,34 +200,41 @@ impl Outlook<'_> {
         }
     }
 
-    /// Adds the blocks that do not exist, but for which users have affinities (`held`). Their owners create them, of whatever
-    /// size. Leaves out those that would overlap `blocks`, since their addresses could be assigned twice.
-    fn add_pending(&self, room: &mut Room, pool: &Pool, held: HashSet<IpNet>, blocks: Vec<IpNet>) {
+    /// Adds the free addresses of the blocks in `held` that do not exist yet: users have affinities for them, and create
+    /// them. Leaves out those that would overlap existing blocks, since their addresses could be assigned twice.
+    fn add_pending(
+        &self,
+        room: &mut Room,
+        pool: &Pool,
+        held: HashSet<IpNet>,
+        existing_blocks: Vec<IpNet>,
+    ) {
         if held.is_empty() {
             return;
         }
-        let existing = CidrSet::new(blocks);
+        let existing = CidrSet::new(existing_blocks);
         let mut pending: Vec<IpNet> = held.into_iter().collect();
         pending.retain(|cidr| !existing.touches(*cidr) && !self.reserved.covers(*cidr));
         pending.sort_unstable();
 
         // Of pending blocks that overlap each other, the largest contains all addresses.
         for run in runs(&pending, |cidr| *cidr) {
-            let in_pool = if pool.cidr.contains(&run[0]) {
-                run[0]
+            let largest = run[0];
+            let in_pool = if pool.cidr.contains(&largest) {
+                largest
             } else {
                 pool.cidr
             };
             let free = cidr::size(in_pool)
                 .saturating_sub(self.reserved.size_within(in_pool))
                 .saturating_sub(room.reserved_per_block);
-            // Around a block of another size, no place is left.
-            let sum = if room.taken.touches(run[0]) {
-                &mut room.own
+            if room.taken.touches(largest) {
+                // Beside a block of another size, there is no place for a block of the pool's size. Here, the addresses
+                // count as those of a block that exists.
+                room.own = room.own.saturating_add(free);
             } else {
-                &mut room.pending_addresses
-            };
-            *sum = sum.saturating_add(free);
+                room.pending_addresses = room.pending_addresses.saturating_add(free);
+            }
         }
         let places = pending.iter().filter(|cidr| room.is_place(pool, **cidr));
         room.pending_places = places.count() as u128;

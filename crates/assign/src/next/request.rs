@@ -87,12 +87,12 @@ impl Asked {
             pools[family] = if text.is_empty() {
                 configuration.pools[family].clone()
             } else {
-                list(POOLS[family], text)?
+                parse_list(POOLS[family], text)?
             };
         }
         let mut annotations = pod.pools.iter().chain(&namespace.pools);
         let is_named = annotations.any(|annotation| !annotation.is_empty());
-        let families = families(outlook, first_of(&pod.families, &namespace.families), is_named)?;
+        let families = parse_families(outlook, first_of(&pod.families, &namespace.families), is_named)?;
 
         let names_addresses = !pod.addresses.is_empty();
         let names_own_addresses = !pod.no_ipam.is_empty();
@@ -101,7 +101,7 @@ impl Asked {
             return Err(Refused::new(Reason::TwoRequests, text));
         }
         if names_addresses {
-            return addresses(ADDRESSES, &pod.addresses).map(Self::Addresses);
+            return parse_addresses(ADDRESSES, &pod.addresses).map(Self::Addresses);
         }
         if names_own_addresses {
             if !configuration.allows_no_ipam {
@@ -112,7 +112,7 @@ impl Asked {
                 let text = "requested feature is not enabled: ip_addrs_no_ipam";
                 return Err(Refused::new(reason, text));
             }
-            return addresses(NO_IPAM, &pod.no_ipam).map(Self::Own);
+            return parse_addresses(NO_IPAM, &pod.no_ipam).map(Self::Own);
         }
         Ok(Self::Any {
             families: families.unwrap_or(configuration.families),
@@ -139,7 +139,7 @@ fn first_of<'a>(pod: &'a str, namespace: &'a str) -> &'a str {
 }
 
 /// Reads an annotation with a JSON list; an empty annotation is an empty list.
-fn list(annotation: &'static str, text: &str) -> Result<Vec<String>, Refused> {
+fn parse_list(annotation: &'static str, text: &str) -> Result<Vec<String>, Refused> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
@@ -149,13 +149,13 @@ fn list(annotation: &'static str, text: &str) -> Result<Vec<String>, Refused> {
 /// Reads the families in the annotation `ipFamilies`; `None` if it is empty, or if the cluster's Calico ignores it. If
 /// the pod also names pools (`is_named`), it is meant for nodes whose configuration asks for these families, so that the
 /// annotation is right even if it is ignored.
-fn families(outlook: &Outlook<'_>, text: &str, is_named: bool) -> Result<Option<[bool; 2]>, Refused> {
+fn parse_families(outlook: &Outlook<'_>, text: &str, is_named: bool) -> Result<Option<[bool; 2]>, Refused> {
     let is_ignored = outlook.indexed.snapshot.is_calico_since(READS_FAMILIES_SINCE) == Some(false);
     if text.is_empty() || is_ignored && !is_named {
         return Ok(None);
     }
     let mut families = [false; 2];
-    for name in list(FAMILIES, text)? {
+    for name in parse_list(FAMILIES, text)? {
         match name.as_str() {
             "IPv4" => families[Family::V4 as usize] = true,
             "IPv6" => families[Family::V6 as usize] = true,
@@ -175,36 +175,32 @@ fn families(outlook: &Outlook<'_>, text: &str, is_named: bool) -> Result<Option<
 ///
 /// # Errors
 /// The plugin's complaint if it is not such a list, or if it is empty.
-fn addresses(annotation: &'static str, text: &str) -> Result<Vec<IpAddr>, Refused> {
-    let listed = string_list(text).map_err(|error| {
+fn parse_addresses(annotation: &'static str, text: &str) -> Result<Vec<IpAddr>, Refused> {
+    let entries = string_list(text).map_err(|error| {
         let calico_message = format!(
             "failed to parse IPs {text} for annotation \"{annotation}\": failed to parse '{text}' as JSON: {error}"
         );
         Refused::new(Reason::NotJson(annotation), calico_message)
     })?;
-    if listed.is_empty() {
+    if entries.is_empty() {
         let calico_message = format!("annotation \"{annotation}\" specified but empty");
         return Err(Refused::new(Reason::NamesNothing(annotation), calico_message));
     }
 
     let mut addresses: Vec<IpAddr> = Vec::new();
-    for text in listed {
-        let Some(address) = cidr::parse_go_address(&text) else {
-            let calico_message = format!("invalid IP format: {text}");
-            let reason = Reason::BadEntry {
-                annotation,
-                entry: text,
-            };
-            return Err(Refused::new(reason, calico_message));
+    for entry in entries {
+        let Some(address) = cidr::parse_go_address(&entry) else {
+            let calico_message = format!("invalid IP format: {entry}");
+            return Err(Refused::new(Reason::BadEntry { annotation, entry }, calico_message));
         };
+
         let family = Family::of_address(address);
-        if addresses.iter().any(|other| Family::of_address(*other) == family) {
+        let has_other = addresses.iter().any(|other| Family::of_address(*other) == family);
+        if has_other {
             let calico_message =
                 format!("cannot have more than one {family} address for \"{annotation}\" annotation");
-            return Err(Refused::new(
-                Reason::TwoOfAFamily { annotation, family },
-                calico_message,
-            ));
+            let reason = Reason::TwoOfAFamily { annotation, family };
+            return Err(Refused::new(reason, calico_message));
         }
         addresses.push(address);
     }
@@ -352,13 +348,13 @@ pub(super) fn check_rest(
         return Ok(());
     };
     check_mac(add)?;
-    let floating = match pod.floating.as_deref() {
-        None => return Ok(()),
-        // With Kubernetes, Calico makes the endpoint from the pod, whose annotation it then reads even if it is empty.
-        Some("") if datastore != DatastoreKind::Kubernetes => return Ok(()),
-        Some(text) => text,
+    let Some(floating) = pod.floating.as_deref() else {
+        return Ok(());
     };
-
+    // With Kubernetes, Calico makes the endpoint from the pod, whose annotation it then reads even if it is empty.
+    if floating.is_empty() && datastore != DatastoreKind::Kubernetes {
+        return Ok(());
+    }
     if !floating.is_empty() && !add.configuration.allows_floating {
         let reason = Reason::FeatureOff {
             annotation: FLOATING,
@@ -398,6 +394,7 @@ pub(super) fn check_mac(add: &PodAdd<'_>) -> Result<(), Refused> {
     Err(Refused::new(reason, calico_message))
 }
 
+/// Creates the refusal of an annotation that is no JSON list of strings.
 fn not_json(annotation: &'static str, text: &str, error: &str) -> Refused {
     Refused::new(
         Reason::NotJson(annotation),

@@ -107,6 +107,7 @@ pub struct Plugin<'p, S, H> {
 }
 
 impl<S: Store, H: Host> Plugin<'_, S, H> {
+    /// Runs `work`, and fails with [`Failure::TooSlow`] if it takes longer than `limit`.
     async fn within<T>(
         &self,
         limit: Duration,
@@ -139,10 +140,10 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         result
     }
 
-    /// Releases all addresses of a handle. If the handle's object is missing or broken, searches the blocks of `node`
-    /// for its addresses. In this case, also releases `others`, which can be in blocks of other nodes. Skips blocks
-    /// that cannot be decoded.
-    async fn release_handle(&self, handle: &str, node: &str, others: &[IpAddr]) -> Result<(), Error> {
+    /// Releases all addresses of a handle. Skips blocks that cannot be decoded. If the handle's object, which names the
+    /// blocks, is missing or broken, searches the blocks of `node`, and also releases the addresses in `previous` that the
+    /// handle still has: the result of the ADD can name addresses in blocks of other nodes.
+    async fn release_handle(&self, handle: &str, node: &str, previous: &[IpAddr]) -> Result<(), Error> {
         match self.allocator.release_by_handle_fully(handle).await {
             Ok(()) => {
                 tracing::info!(handle, "released");
@@ -150,7 +151,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
             }
             Err(error) if error.is_lost_handle() => {
                 let mut found = self.allocator.search_handle(handle, node).await?;
-                found.extend(others);
+                found.extend(previous);
                 found.sort();
                 found.dedup();
                 tracing::info!(

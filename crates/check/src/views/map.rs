@@ -99,8 +99,7 @@ pub fn map(snapshot: &Snapshot, report: &Report, limits: MapLimits) -> Vec<PoolM
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);
     let with_blocks = occupancy.stored.len() <= limits.blocks;
-    let (allocations, _) = snapshot.allocation_counts();
-    let with_owners = allocations <= limits.owners;
+    let with_owners = snapshot.allocation_counts().allocated <= limits.owners;
 
     let mut maps = Vec::new();
     for pool in context.index.pools() {

@@ -117,15 +117,17 @@ impl AttributeTable {
         self.has_cooling |= released_at.is_some();
     }
 
-    /// Keeps the records for which `keep` is true, in order.
+    /// Removes the records for which `keep` is false, and keeps the order of the others. `keep` has an element for each
+    /// record.
     pub(crate) fn retain(&mut self, keep: &[bool]) {
         let mut kept = Self {
             bytes: Vec::with_capacity(self.bytes.len()),
             ends: Vec::with_capacity(self.ends.len()),
+            // Each record that is pushed sets it if it is cooling.
             has_cooling: false,
         };
-        for (index, record) in self.records().enumerate() {
-            if keep.get(index) == Some(&true) {
+        for (record, is_kept) in self.records().zip(keep) {
+            if *is_kept {
                 kept.push_packed(record);
             }
         }
@@ -160,6 +162,7 @@ impl AttributeTable {
         Some(&self.bytes[start..end])
     }
 
+    /// Adds a record that is packed already at the end of the table.
     fn push_packed(&mut self, record: &[u8]) {
         self.bytes.extend_from_slice(record);
         self.ends.push(self.bytes.len() as u32);

@@ -30,8 +30,9 @@ impl Serialize for Block {
 }
 
 impl Block {
-    /// True if both blocks are the same apart from sequence numbers.
+    /// True if both blocks are the same, apart from the sequence numbers of the block and its addresses, which may differ.
     pub fn differs_only_in_sequences(&self, other: &Self) -> bool {
+        // Names all fields, so that a new one cannot be forgotten here.
         let Self {
             cidr,
             owner,
@@ -41,6 +42,7 @@ impl Block {
             attributes,
             deleted,
             null_attributes,
+            // Of these, the unknown fields are compared, but not the sequence numbers.
             extras: _,
             sequence: _,
             sequences: _,

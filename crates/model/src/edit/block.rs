@@ -51,7 +51,10 @@ pub(super) fn apply(
     apply_block_edits(key, &block_edits, block, now)
 }
 
-/// Returns the block that an edit writes.
+/// Returns the block that an edit creates, or puts in place of another one.
+///
+/// # Errors
+/// If the object is no block, or a corrupt one.
 fn sound_block(key: &Key, object: &Object) -> Result<Block, EditError> {
     match object {
         Object::Block(BlockContent::Sound(block)) => Ok(block.as_ref().clone()),
@@ -59,13 +62,17 @@ fn sound_block(key: &Key, object: &Object) -> Result<Block, EditError> {
     }
 }
 
-/// Returns the stored block; fails if there is none, or if it is being deleted.
+/// Returns the block that is stored.
+///
+/// # Errors
+/// If there is none, if Calico cannot use it, or if it is being deleted.
 fn stored_block(key: &Key, stored: Option<Current<'_>>) -> Result<Block, EditError> {
-    let object = stored.and_then(|stored| stored.object);
-    let Some(Object::Block(content)) = object.map(Cow::into_owned) else {
-        return Err(EditError::new(key, UNUSABLE));
+    let object = stored.and_then(|current| current.object);
+    let usable = match object.map(Cow::into_owned) {
+        Some(Object::Block(content)) => content.into_usable().ok(),
+        Some(_) | None => None,
     };
-    let Ok(block) = content.into_usable() else {
+    let Some(block) = usable else {
         return Err(EditError::new(key, UNUSABLE));
     };
     if block.is_deleted() {

@@ -71,9 +71,9 @@ async fn a_sized_cluster_is_written_to_etcd_completely() {
     let snapshot = observe(&open(datastore::etcd(etcd.endpoint())).await).await;
     let report = checked(&snapshot);
     assert_eq!(lines(&report.findings), truth);
-    let (allocations, cooling) = snapshot.allocation_counts();
+    let counts = snapshot.allocation_counts();
     assert!(
-        (20_000..21_000).contains(&(allocations + cooling)),
-        "{allocations}, {cooling}"
+        (20_000..21_000).contains(&(counts.allocated + counts.cooling)),
+        "{counts:?}"
     );
 }
