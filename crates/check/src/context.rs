@@ -57,31 +57,31 @@ pub struct Context<'s> {
 }
 
 impl<'s> Context<'s> {
+    /// Indexes a snapshot. If the CNI configuration is given, nodes are taken to use Calico IPAM.
     pub fn new(snapshot: &'s Snapshot, options: &Options) -> Self {
         if options.cni_configuration.is_some() {
             return Self::of_nodes(snapshot, options);
         }
-        Self::with(Index::new(snapshot, snapshot.taken_at), options)
+        Self::from_index(Index::new(snapshot, snapshot.taken_at), options)
     }
 
     /// Makes the context for a cluster whose nodes use Calico IPAM, even if the snapshot does not show it.
     pub(crate) fn of_nodes(snapshot: &'s Snapshot, options: &Options) -> Self {
-        Self::with(Index::of_nodes(snapshot, snapshot.taken_at), options)
+        Self::from_index(Index::of_nodes(snapshot, snapshot.taken_at), options)
     }
 
-    /// Combines an indexed snapshot with the options of a check. The time of the context is the snapshot's.
-    fn with(index: Index<'s>, options: &Options) -> Self {
+    /// Creates the context of an indexed snapshot. Its current time is the time of the snapshot.
+    fn from_index(index: Index<'s>, options: &Options) -> Self {
         let snapshot = index.snapshot;
+        let config = snapshot.effective_ipam_config();
         Self {
             snapshot,
             index,
             now: snapshot.taken_at,
             grace: grace(snapshot, options),
             pool_threshold: options.pool_threshold,
+            strict_affinity: config.is_some_and(|config| config.strict_affinity),
             cni_configuration: options.cni_configuration.clone(),
-            strict_affinity: snapshot
-                .effective_ipam_config()
-                .is_some_and(|config| config.strict_affinity),
         }
     }
 

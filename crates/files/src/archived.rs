@@ -129,6 +129,7 @@ impl Archived {
     }
 }
 
+/// Turns the error that a file is missing, since another run has removed it, into `None`.
 pub(crate) fn unless_missing<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),

@@ -144,7 +144,7 @@ pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>
 fn for_each_object(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> {
     let mut reader = Reader {
         take,
-        read: HashSet::new(),
+        taken: HashSet::new(),
         seen: Seen::default(),
     };
     for path in files {
@@ -180,6 +180,7 @@ pub(crate) fn is_exported(key: &[u8]) -> bool {
     kind_of_key(key).is_some()
 }
 
+/// Returns the kind that the plural at the beginning of a key names; `None` if there is no such kind.
 fn kind_of_key(key: &[u8]) -> Option<&'static KnownKind> {
     let (plural, _) = std::str::from_utf8(key).ok()?.split_once('/')?;
     by_plural(plural)
@@ -194,10 +195,13 @@ pub(crate) fn sources() -> impl Iterator<Item = Source> {
     read.chain([Source::Endpoints])
 }
 
+/// Reads files, and passes each object on once.
 struct Reader<F> {
+    /// The function that takes the objects.
     take: F,
-    /// Kind, namespace and name of the objects that were read.
-    read: HashSet<String>,
+    /// Kind, namespace and name of the objects that `take` has got.
+    taken: HashSet<String>,
+    /// The kinds of the files so far.
     seen: Seen,
 }
 
@@ -211,6 +215,7 @@ struct Seen {
 }
 
 impl Seen {
+    /// Records that a file has a kind.
     fn add(&mut self, kind: &'static KnownKind, api_version: &str) {
         self.sources.insert(kind.source);
         self.kinds.insert(kind.plural);
@@ -235,17 +240,18 @@ struct Name {
 }
 
 impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
+    /// Reads a file, twice if its items have no kind, and the list names its kind only after them, as programs do that sort
+    /// fields by name.
     fn read_file(&mut self, path: &Path) -> Result<(), FileError> {
-        let Some(list_type) = self.read_once(path, None)? else {
-            return Ok(());
-        };
-        // Programs that sort fields by name write the kind of a list after its items.
-        self.read_once(path, Some(&list_type)).map(drop)
+        if let Some(list_type) = self.read_pass(path, None)? {
+            self.read_pass(path, Some(&list_type))?;
+        }
+        Ok(())
     }
 
-    /// Reads a file. `list_type` is the type of the list, if it is known from an earlier read. If items were skipped
-    /// because it was not known yet, returns the type that the list names after the items.
-    fn read_once(
+    /// Reads a file from beginning to end. `list_type` is the type of the list, if it is known from an earlier pass. If
+    /// items were skipped because it was not known yet, returns the type that the list names after the items.
+    fn read_pass(
         &mut self,
         path: &Path,
         list_type: Option<&TypeMeta>,
@@ -267,8 +273,8 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
             count += items.len() as u64;
             let type_so_far = type_before_items(list.envelope_so_far());
             for item in items.drain(..) {
-                let has_type = self.read_object(&item, list_type.or(type_so_far.as_ref()));
-                has_untyped_items |= !has_type;
+                let names_kind = self.take_object(&item, list_type.or(type_so_far.as_ref()));
+                has_untyped_items |= !names_kind;
             }
         }
 
@@ -280,7 +286,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
             // The file has a single object instead of a list.
             let object = list.envelope_so_far().to_vec();
             let no_list = None;
-            self.read_object(&object, no_list);
+            self.take_object(&object, no_list);
             return Ok(None);
         }
 
@@ -308,8 +314,9 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
         Ok(None)
     }
 
-    /// Passes an object of a known kind on, once. Returns false if neither the object nor its list names a kind.
-    fn read_object(&mut self, json: &[u8], list_type: Option<&TypeMeta>) -> bool {
+    /// Passes an object to `take`, unless it is of a kind that is not read, or `take` has already got it. Returns true if
+    /// the object or its list names a kind, whichever that is.
+    fn take_object(&mut self, json: &[u8], list_type: Option<&TypeMeta>) -> bool {
         // An undecodable object has no known kind.
         let mut object: TypeMeta = serde_json::from_slice(json).unwrap_or_default();
         if let Some(list) = list_type
@@ -319,6 +326,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
             object.api_version.clone_from(&list.api_version);
         }
         let Some(kind) = by_name(&object.kind, &object.api_version) else {
+            // It names a kind that is not read, or none.
             return !object.kind.is_empty();
         };
         self.seen.add(kind, &object.api_version);
@@ -327,8 +335,8 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
             "{}/{}/{}",
             kind.plural, object.metadata.namespace, object.metadata.name
         );
-        let is_first = self.read.insert(name);
-        if is_first {
+        let is_new = self.taken.insert(name);
+        if is_new {
             (self.take)(kind, json);
         }
         true

@@ -15,9 +15,9 @@ use crate::names::{name_of_claim, names_of_owners, short};
 pub struct Used {
     /// The blocks, ascending by CIDR, without duplicates.
     blocks: Vec<UsedBlock>,
-    /// For each block, the number of addresses in all blocks before it. The last element is the number of all
-    /// addresses.
-    before: Vec<u64>,
+    /// For each block, the number of addresses in all blocks before it, and at the end the number of all addresses. Empty
+    /// by default.
+    sums_before: Vec<u64>,
 }
 
 /// Addresses in use in one range, usually a block.
@@ -31,7 +31,7 @@ pub struct UsedBlock {
 }
 
 impl UsedBlock {
-    /// Packs ordinals, which must ascend, and their users.
+    /// Packs ordinals, which must ascend, and the short names of their users, which have no line breaks.
     pub fn new(cidr: IpNet, used: impl IntoIterator<Item = (u32, String)>) -> Self {
         let mut ordinals = Vec::new();
         let mut users = String::new();
@@ -40,6 +40,7 @@ impl UsedBlock {
             users.push_str(&short(&user));
             users.push('\n');
         }
+        // Users are between line breaks, so none comes after the last user.
         users.pop();
         Self {
             cidr,
@@ -59,19 +60,20 @@ impl UsedBlock {
 }
 
 impl Used {
-    /// Sorts blocks, and counts the addresses in use before each of them.
+    /// Sorts blocks by CIDR, and counts the addresses in use before each of them, for [`Self::count_within`]. Leaves out
+    /// blocks without addresses. Of several blocks with one CIDR, keeps the first.
     pub fn new(mut blocks: Vec<UsedBlock>) -> Self {
         blocks.retain(|block| !block.ordinals.is_empty());
         blocks.sort_by_key(|block| block.cidr);
         blocks.dedup_by_key(|block| block.cidr);
 
         let mut number_in_use = 0;
-        let mut before = vec![number_in_use];
+        let mut sums_before = vec![number_in_use];
         for block in &blocks {
             number_in_use += block.ordinals.len() as u64;
-            before.push(number_in_use);
+            sums_before.push(number_in_use);
         }
-        Self { blocks, before }
+        Self { blocks, sums_before }
     }
 
     /// Gathers the addresses that blocks record for an owner, and those that an owner uses without a record.
@@ -114,18 +116,14 @@ impl Used {
         &self.blocks
     }
 
-    /// Counts the addresses in use within `region`.
+    /// Counts the addresses in use within `region`. Looks at single addresses only in the few blocks that are larger than
+    /// the region.
     pub fn count_within(&self, region: IpNet) -> u64 {
-        let blocks_inside = inside(&self.blocks, region, |block| block.cidr);
-        let mut count = 0;
-        if let Some(before_first) = self.before.get(blocks_inside.start)
-            && let Some(before_end) = self.before.get(blocks_inside.end)
-        {
-            count += before_end - before_first;
-        }
+        let positions_inside = inside(&self.blocks, region, |block| block.cidr);
+        let sum_before = |position: usize| self.sums_before.get(position).copied().unwrap_or(0);
+        let mut count = sum_before(positions_inside.end) - sum_before(positions_inside.start);
 
-        // A block outside of the region is disjoint from it or contains it. Only a block that contains the region
-        // matters here.
+        // Of the other blocks, only those that contain the region have addresses in it.
         for range in around(&self.blocks, region, |block| block.cidr) {
             for block in &self.blocks[range] {
                 let in_region = block.addresses().filter(|(address, _)| region.contains(address));

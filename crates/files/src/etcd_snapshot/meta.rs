@@ -12,8 +12,17 @@ const MAGIC: u32 = 0xED0C_DAED;
 const VERSION: u32 = 2;
 /// Length of a page header.
 pub(crate) const PAGE_HEADER: usize = 16;
-/// Length of the metadata covered by the checksum.
-const CHECKED: usize = 56;
+
+// The offsets of the fields after the page header.
+const MAGIC_AT: usize = 0;
+const VERSION_AT: usize = 4;
+const PAGE_SIZE_AT: usize = 8;
+const ROOT_AT: usize = 16;
+const PAGES_AT: usize = 40;
+const TRANSACTION_AT: usize = 48;
+/// The checksum covers all bytes before it.
+const CHECKSUM_AT: usize = 56;
+
 /// The page sizes of the operating systems on which etcd runs; bbolt takes the page size of the system.
 const PAGE_SIZES: [u32; 5] = [4096, 8192, 16384, 32768, 65536];
 
@@ -80,10 +89,10 @@ impl Meta {
     /// Reads the meta page that starts at `page_start`; `None` if it is not valid.
     fn parse(head: &[u8], page_start: usize) -> Option<Self> {
         let meta = head.get(page_start + PAGE_HEADER..)?;
-        let is_valid = number(meta, 0, 4)? == u64::from(MAGIC)
-            && number(meta, 4, 4)? == u64::from(VERSION)
-            && number(meta, CHECKED, 8)? == fnv1a(meta.get(..CHECKED)?);
-        let page_size = number(meta, 8, 4)? as u32;
+        let is_valid = number(meta, MAGIC_AT, 4)? == u64::from(MAGIC)
+            && number(meta, VERSION_AT, 4)? == u64::from(VERSION)
+            && number(meta, CHECKSUM_AT, 8)? == fnv1a(meta.get(..CHECKSUM_AT)?);
+        let page_size = number(meta, PAGE_SIZE_AT, 4)? as u32;
         // The second meta page begins at the end of the first.
         let is_start = page_start == 0 || page_start == page_size as usize;
         if !is_valid || !is_start || !PAGE_SIZES.contains(&page_size) {
@@ -91,9 +100,9 @@ impl Meta {
         }
         Some(Self {
             page_size,
-            root: number(meta, 16, 8)?,
-            pages: number(meta, 40, 8)?,
-            transaction: number(meta, 48, 8)?,
+            root: number(meta, ROOT_AT, 8)?,
+            pages: number(meta, PAGES_AT, 8)?,
+            transaction: number(meta, TRANSACTION_AT, 8)?,
         })
     }
 }
@@ -108,6 +117,7 @@ pub(crate) fn number(bytes: &[u8], offset: usize, len: usize) -> Option<u64> {
     Some(number)
 }
 
+/// The FNV-1a hash with 64 bits, bbolt's checksum.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3)

@@ -10,14 +10,17 @@ use calipam_model::snapshot::Snapshot;
 /// name, and endpoint keys with the namespace and node.
 const HEAD: usize = 48;
 
-/// Sorts all objects as etcd sorts their keys. The two largest lists are sorted at the same time.
+/// Sorts each list of objects as etcd sorts their keys.
 pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
+    // The text of a CIDR sorts differently than the CIDR, so these need their keys. There are few enough to keep them.
     snapshot
         .blocks
         .sort_by_cached_key(|b| Key::Block(b.value.key).to_string());
     snapshot
         .affinities
         .sort_by_cached_key(|a| Key::Affinity(a.value.key.clone()).to_string());
+
+    // These lists can have a million objects each, so they are sorted at the same time, without all their keys.
     let handles = &mut snapshot.handles;
     let endpoints = &mut snapshot.endpoints;
     thread::scope(|scope| {
@@ -28,6 +31,8 @@ pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
             endpoint.value.push_name(key);
         });
     });
+
+    // Within each of these lists, keys differ only in the name or path.
     snapshot.nodes.sort_by(|a, b| a.value.name.cmp(&b.value.name));
     snapshot.pools.sort_by(|a, b| a.value.name.cmp(&b.value.name));
     snapshot

@@ -104,7 +104,8 @@ pub enum Labels {
 }
 
 impl Labels {
-    fn contain(self, name: &[u8]) -> bool {
+    /// True if the label with this name is needed.
+    fn include(self, name: &[u8]) -> bool {
         match self {
             Self::None => false,
             Self::All => true,
@@ -132,7 +133,7 @@ impl<'a> Meta<'a> {
             6 => meta.resource_version = text(value)?,
             8 => meta.created_seconds = Some(seconds(value.bytes())?),
             9 => meta.deleted = Some(rfc3339(seconds(value.bytes())?)),
-            11 if wanted.labels.contain(entry(value.bytes())?.0) => meta.labels.push(pair(value.bytes())?),
+            11 if wanted.labels.include(entry(value.bytes())?.0) => meta.labels.push(pair(value.bytes())?),
             12 if is_wanted(entry(value.bytes())?.0) => meta.annotations.push(pair(value.bytes())?),
             13 if wanted.owners => meta.owner_references.take(value)?,
         })
@@ -163,13 +164,15 @@ impl<'a> Meta<'a> {
         parse_time(self.created.as_deref()?)
     }
 
-    /// Reduces the metadata to the part that an export keeps.
+    /// Reduces the metadata to the part that an export keeps: identity, version, times, and the wanted labels, annotations
+    /// and owners.
     pub(crate) fn for_export(mut self, wanted: Wanted) -> Self {
+        // In protobuf, the time is a number, which is not written. An export has it as text in one form only.
         self.created = self.created_at().map(|created| Cow::Owned(created.to_string()));
         self.annotations
             .retain(|(name, _)| wanted.annotations.contains(&name.as_ref()));
         self.labels
-            .retain(|(name, _)| wanted.labels.contain(name.as_bytes()));
+            .retain(|(name, _)| wanted.labels.include(name.as_bytes()));
         if !wanted.owners {
             self.owner_references.clear();
         }

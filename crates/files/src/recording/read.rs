@@ -33,18 +33,19 @@ pub struct States {
 }
 
 impl States {
-    /// Passes the states of the wanted objects to `take`, from an export until the end of its changes, except states
-    /// that have already been passed on. `None` if another run has removed the export.
+    /// Passes the states of the wanted objects to `take`: the state in an export, and the one after each later change.
+    /// Leaves out states that an earlier call has passed on. `None` if another run has removed the export.
     pub fn pass_states(
         &mut self,
         export: &Archived,
         is_wanted: Wanted<'_>,
         take: impl FnMut(StateUpdate),
     ) -> Result<Option<Reached>> {
-        unless_missing(self.pass_all_states(export, is_wanted, take))
+        unless_missing(self.pass_states_of_file(export, is_wanted, take))
     }
 
-    fn pass_all_states(
+    /// Does the work of [`Self::pass_states`], and fails if the file of the export is missing.
+    fn pass_states_of_file(
         &mut self,
         export: &Archived,
         is_wanted: Wanted<'_>,

@@ -51,9 +51,14 @@ impl Raw {
     }
 }
 
-/// Returns all events between two successive states of an object. If `before` is unknown, the events describe the
-/// content of `after`.
-pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &HistorySubject) -> Vec<Raw> {
+/// Returns all events between two successive states of an object; none if they are equal. If `before` is unknown
+/// (`None`), the events describe the content of `after`.
+pub(crate) fn events_between(
+    key: &Key,
+    before: Option<&State>,
+    after: &State,
+    about: &HistorySubject,
+) -> Vec<Raw> {
     let is_unchanged = match before {
         Some(before) => before == after,
         None => matches!(after, State::Absent),
@@ -65,14 +70,15 @@ pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &H
     let Key::Block(cidr) = key else {
         return event_of_other(key, before, after).into_iter().collect();
     };
-    match (before, after) {
-        // Nothing is known about its addresses before.
-        (None | Some(State::Hidden(_)), State::Block(block)) => first_events_of_block(*cidr, block, about),
-        (Some(before), State::Absent | State::Block(_)) => {
-            events_of_block(*cidr, before.block(), after.block())
+    let is_unknown_before = matches!(before, None | Some(State::Hidden(_)));
+    match after {
+        // Nothing is known about the block's addresses before.
+        State::Block(block) if is_unknown_before => first_events_of_block(*cidr, block, about),
+        State::Block(_) | State::Absent => {
+            events_of_block(*cidr, before.and_then(State::block), after.block())
         }
-        // Nothing is known about its addresses now.
-        _ => event_of_other(key, before, after).into_iter().collect(),
+        // Nothing is known about the block's addresses now.
+        State::Hidden(_) | State::Other(_) => event_of_other(key, before, after).into_iter().collect(),
     }
 }
 

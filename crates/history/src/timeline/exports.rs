@@ -10,7 +10,7 @@ use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use calipam_model::time::CLOCK_SKEW;
 use jiff::Timestamp;
 
-use super::changes::{Raw, concerns, events};
+use super::changes::{Raw, concerns, events_between};
 use super::event::{Event, EventKind, Origin, Run};
 use super::state::{HistorySubject, State, states};
 use super::when::{RECORDED_TO, Recorded, Uncertainty, When};
@@ -142,7 +142,7 @@ impl<'a> ExportReader<'a> {
         now: Timestamp,
     ) -> Vec<Event> {
         let before = last.map(|last| last.state);
-        let mut changes = events(key, before, after, self.about);
+        let mut changes = events_between(key, before, after, self.about);
         changes.retain(|raw| concerns(&raw.event, [before, Some(after)], self.about));
 
         let mut events = Vec::with_capacity(changes.len());

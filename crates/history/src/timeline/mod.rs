@@ -20,7 +20,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
-use self::changes::{Raw, concerns, events};
+use self::changes::{Raw, concerns, events_between};
 pub use self::event::{Event, EventKind, Holder, Origin, Run};
 pub use self::exports::{ExportReader, RECORDS, USERS, recorded_in};
 pub use self::revisions::{Kept, Version, timeline};
@@ -53,7 +53,7 @@ impl JournaledWrite {
         }
         let (before, _) = decode(&key, &self.path, self.before.as_deref(), about);
         let (after, _) = decode(&key, &self.path, self.after.as_deref(), about);
-        let mut events = events(&key, Some(&before), &after, about);
+        let mut events = events_between(&key, Some(&before), &after, about);
         events.retain(|raw| concerns(&raw.event, [Some(&before), Some(&after)], about));
         events
     }
@@ -70,9 +70,9 @@ fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &HistorySubject) -
     (state.unwrap_or(State::Absent), created)
 }
 
-/// True if the address may have been released in another block before it was assigned: the order of changes between two
-/// exports is not known, nor that of changes in one transaction.
-fn may_end_before(assigned: &Event, later_events: &[Event], other_block: IpNet) -> bool {
+/// True if the address may have been released in another block before it was assigned, although the release comes later
+/// in the history: the order of changes between two exports, or in one transaction, is not known.
+fn may_be_released_before(assigned: &Event, later_events: &[Event], other_block: IpNet) -> bool {
     let is_release = |event: &&Event| {
         let has_owner = event.after.as_ref().is_some_and(Holder::is_owner);
         event.subject == assigned.subject && event.block == Some(other_block) && !has_owner
@@ -83,12 +83,17 @@ fn may_end_before(assigned: &Event, later_events: &[Event], other_block: IpNet) 
     if let (Some(released_at), Some(assigned_at)) = (release.revision, assigned.revision) {
         return released_at <= assigned_at;
     }
-    let not_before = release.time.after.or(release.time.at);
-    let not_after = assigned.time.at.or(assigned.time.before);
-    match (not_before, not_after) {
-        (Some(not_before), Some(not_after)) => not_before <= not_after,
-        _ => true,
+
+    // The release may come first if its earliest possible time is not after the latest possible one of the assignment.
+    let earliest_release = release.time.after.or(release.time.at);
+    let latest_assignment = assigned.time.at.or(assigned.time.before);
+    if let Some(earliest_release) = earliest_release
+        && let Some(latest_assignment) = latest_assignment
+    {
+        return earliest_release <= latest_assignment;
     }
+    // Without these times, any order is possible.
+    true
 }
 
 /// Marks assignments of addresses that had an owner earlier in this history, or have one at the same time in an
@@ -117,7 +122,7 @@ pub(crate) fn mark_reused(events: &mut [Event]) {
             && let Some(owner) = &owner_after
         {
             let mut others = holders_of_address.iter().filter(|(cidr, _)| **cidr != block);
-            let elsewhere = others.find(|(cidr, _)| !may_end_before(event, later_events, **cidr));
+            let elsewhere = others.find(|(cidr, _)| !may_be_released_before(event, later_events, **cidr));
             if let Some((cidr, holder)) = elsewhere {
                 event.detail = format!("in {block}, while {holder} holds it in {cidr}");
             } else if let Some(earlier) = last_owners.get(&event.subject) {

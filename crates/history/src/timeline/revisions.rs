@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use calipam_model::key::Key;
 use jiff::Timestamp;
 
-use super::changes::{Raw, concerns, events};
+use super::changes::{Raw, concerns, events_between};
 use super::event::{Event, EventKind, Origin, Run};
 use super::state::{HistorySubject, State};
 use super::when::{Anchor, Anchors, Recorded, When};
@@ -120,7 +120,7 @@ impl Reader<'_> {
         // or moved from elsewhere.
         let is_restored =
             before == Some(State::Absent) && after.block().is_some_and(|block| block.allocated() > 0);
-        for mut raw in events(&key, before.as_ref(), &after, self.about) {
+        for mut raw in events_between(&key, before.as_ref(), &after, self.about) {
             if raw.event.what == EventKind::EndpointCreated {
                 raw.recorded = created.map(Recorded::Time);
             }

@@ -418,7 +418,7 @@ proptest! {
         let (key, about) = (Key::Block(cidr()), HistorySubject::Block(cidr()));
         let state = |value: &Option<Vec<u8>>| -> State { decode(&key, PATH, value.as_deref(), &about).0 };
         for values in stored.windows(2) {
-            let found = events(&key, Some(&state(&values[0])), &state(&values[1]), &about);
+            let found = events_between(&key, Some(&state(&values[0])), &state(&values[1]), &about);
             prop_assert_eq!(found.is_empty(), content(&values[0]) == content(&values[1]), "{:?}", found);
         }
     }

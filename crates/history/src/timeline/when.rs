@@ -94,38 +94,15 @@ pub(crate) struct Anchors {
 }
 
 impl Anchors {
-    /// Sorts the known times by revision, and finds the latest time up to each of them, and the earliest from each of them
-    /// on.
+    /// Sorts the known times by revision, and computes the bounds that they set. Times need not ascend with revisions,
+    /// since clocks differ.
     pub(super) fn new(mut known: Vec<Anchor>) -> Self {
         known.sort_by_key(|anchor| anchor.revision);
-        let mut revisions = Vec::new();
-        let mut times = Vec::new();
-        let mut latest: Vec<Timestamp> = Vec::new();
-        for anchor in &known {
-            revisions.push(anchor.revision);
-            times.push(anchor.time);
-            let latest_before = latest.last().copied().unwrap_or(anchor.time);
-            latest.push(latest_before.max(anchor.time));
-        }
-
-        // Only a write bounds the times of those before it.
-        let mut earliest = Vec::new();
-        let mut earliest_so_far: Option<Timestamp> = None;
-        for anchor in known.iter().rev() {
-            if anchor.is_of_write {
-                earliest_so_far = match earliest_so_far {
-                    Some(time) => Some(time.min(anchor.time)),
-                    None => Some(anchor.time),
-                };
-            }
-            earliest.push(earliest_so_far);
-        }
-        earliest.reverse();
         Self {
-            revisions,
-            times,
-            latest,
-            earliest,
+            revisions: known.iter().map(|anchor| anchor.revision).collect(),
+            times: known.iter().map(|anchor| anchor.time).collect(),
+            latest: latest_times(&known),
+            earliest: earliest_times_of_writes(&known),
         }
     }
 
@@ -194,6 +171,32 @@ impl Anchors {
             },
         }
     }
+}
+
+/// Returns for each position the latest time at or before it. Without wrong clocks, no later write has an earlier time.
+fn latest_times(sorted: &[Anchor]) -> Vec<Timestamp> {
+    let mut latest: Vec<Timestamp> = Vec::new();
+    for anchor in sorted {
+        let latest_before = latest.last().copied().unwrap_or(anchor.time);
+        latest.push(latest_before.max(anchor.time));
+    }
+    latest
+}
+
+/// Returns for each position the earliest time of a write at or after it; `None` if no write follows. Only the time of a
+/// write bounds the times of earlier writes: a record that was stored again has an older time than its write.
+fn earliest_times_of_writes(sorted: &[Anchor]) -> Vec<Option<Timestamp>> {
+    let mut earliest = Vec::new();
+    let mut earliest_so_far: Option<Timestamp> = None;
+    for anchor in sorted.iter().rev() {
+        if anchor.is_of_write {
+            let earliest_after = earliest_so_far.unwrap_or(anchor.time);
+            earliest_so_far = Some(earliest_after.min(anchor.time));
+        }
+        earliest.push(earliest_so_far);
+    }
+    earliest.reverse();
+    earliest
 }
 
 #[cfg(test)]

@@ -28,19 +28,20 @@ pub(super) fn run_each(scenarios: &[Scenario], runs: u64) -> Result<Vec<Run>> {
     Ok(combined)
 }
 
-/// Runs each scenario `runs` times, and returns its runs in the order of [`variants`].
+/// Runs each scenario `runs` times, but at least once. Returns a list for each scenario, with its runs in the order of
+/// [`variants`].
 pub(super) fn run_all(scenarios: &[Scenario], runs: u64) -> Result<Vec<Vec<Run>>> {
+    // All runs are in one list, so that the last runs of a scenario leave no core idle.
     let mut jobs: Vec<Scenario> = Vec::new();
     for scenario in scenarios {
         scenario.check()?;
         jobs.extend(variants(scenario, runs));
     }
     let results: Vec<Run> = in_parallel(&jobs, run)?;
-    // Each scenario has the same number of variants, and at least one even for `runs` 0.
-    Ok(results
-        .chunks(runs.max(1) as usize)
-        .map(<[Run]>::to_vec)
-        .collect())
+
+    let runs_per_scenario = number_of_variants(runs) as usize;
+    let runs_by_scenario = results.chunks(runs_per_scenario).map(<[Run]>::to_vec);
+    Ok(runs_by_scenario.collect())
 }
 
 /// Performs `work` for each job, in parallel, and returns the results in the order of the jobs. Begins with the last
@@ -59,11 +60,12 @@ pub(super) fn in_parallel<J: Sync, T: Send>(
 /// Returns a scenario and variants of it. Each variant has its own seed, another average number of pods per node, and
 /// an uneven distribution of pods. Variants of a scenario with an event keep the average, so that the cluster is always
 /// full at the same time.
-pub(super) fn variants(scenario: &Scenario, count: u64) -> Vec<Scenario> {
+pub(super) fn variants(scenario: &Scenario, runs: u64) -> Vec<Scenario> {
+    let count = number_of_variants(runs);
     // Fewer and more pods by turns, in as many steps down as up.
-    let steps = (count.max(1) - 1).div_ceil(2) as i64;
+    let steps = (count - 1).div_ceil(2) as i64;
     let mut variants = Vec::new();
-    for number in 0..count.max(1) {
+    for number in 0..count {
         let sign = if number % 2 == 1 { -1 } else { 1 };
         let step = sign * number.div_ceil(2) as i64;
         let pod_spread = if number == 0 {
@@ -79,6 +81,11 @@ pub(super) fn variants(scenario: &Scenario, count: u64) -> Vec<Scenario> {
         });
     }
     variants
+}
+
+/// The number of variants of a scenario, of which the first is the scenario itself, even if no runs are asked for.
+fn number_of_variants(runs: u64) -> u64 {
+    runs.max(1)
 }
 
 /// Returns the average number of pods per node in a variant. The last of `steps` steps differs from the scenario's

@@ -86,20 +86,27 @@ impl Pods {
     /// Returns the ID of the pod that the owner record of an address names; `None` if the record names none of the
     /// pods, for example for a tunnel address.
     pub(crate) fn find_by_record(&self, record: &AttributeRef<'_>) -> Option<u32> {
-        // Pods that existed at the start have names that do not tell their ID, so they are found by their handle.
-        if !self.adopted.is_empty()
-            && let Some(handle) = record.handle()
-            && let Some(id) = self.adopted.get(handle.to_string().as_str())
-        {
-            return Some(*id);
-        }
+        // A pod that existed at the start can have any name, even one with another pod's ID.
+        let adopted = self.find_adopted(record);
+        adopted.or_else(|| self.find_created(record))
+    }
 
-        // The name of a pod that the simulation created ends in its ID.
+    /// Returns the ID of the pod from the start of the simulation that has the record's handle.
+    fn find_adopted(&self, record: &AttributeRef<'_>) -> Option<u32> {
+        if self.adopted.is_empty() {
+            return None;
+        }
+        let handle = record.handle()?.to_string();
+        self.adopted.get(handle.as_str()).copied()
+    }
+
+    /// Returns the ID at the end of the recorded name, which the simulation has given to a pod; `None` for other names.
+    fn find_created(&self, record: &AttributeRef<'_>) -> Option<u32> {
         let name = record.get("pod")?.to_string();
         let id: u32 = name.strip_prefix(NAME_PREFIX)?.parse().ok()?;
-        // A cluster with which the simulation began can have recorded the same kind of name.
-        self.by_id.get(id as usize)?;
-        Some(id)
+        // A record from before the simulation can have a name of this kind, with any number.
+        let exists = (id as usize) < self.by_id.len();
+        exists.then_some(id)
     }
 
     /// True if an address that is recorded for a pod is of no use to it, and no other pod shares the pod's handle.

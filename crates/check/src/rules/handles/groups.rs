@@ -54,7 +54,8 @@ impl<'s> Group<'_, 's> {
     }
 }
 
-/// The bit that marks a reference whose ID continues after a carriage return.
+/// The bit that marks a reference whose ID continues after a carriage return. A position with this bit equals none of a
+/// handle's, so that the reference never counts as consistent.
 const DIRTY: u32 = 1 << 31;
 /// The position that means no block.
 const NO_BLOCK: u32 = u32::MAX;
@@ -110,8 +111,9 @@ impl<T: Copy> Shards<T> {
         Self(std::array::from_fn(|_| Vec::with_capacity(room)))
     }
 
-    fn push(&mut self, hash: u64, thing: T) {
-        self.0[(hash >> (u64::BITS - SHARDS.ilog2())) as usize].push(thing);
+    fn push(&mut self, hash: u64, element: T) {
+        let shard = hash >> (u64::BITS - SHARDS.ilog2());
+        self.0[shard as usize].push(element);
     }
 }
 
@@ -221,33 +223,35 @@ fn number_of(block: IpNet) -> Option<u64> {
     Some(u64::from(block.addr().to_bits()) << 8 | u64::from(block.prefix_len()))
 }
 
-/// Returns the blocks of a handle that claims only one address in one block, or one address of each family; `None` for
-/// any other handle.
+/// Returns the positions of the blocks of a typical handle: it claims one address in one block, with [`NO_BLOCK`] as the
+/// second position, or one address of each family. `None` for any other handle, or if `position_of` finds no such block.
 fn typical_blocks(handle: &Handle, position_of: impl Fn(IpNet) -> Option<u32>) -> Option<[u32; 2]> {
     let mut blocks = handle.blocks();
-    let (first, count) = blocks.next()?;
-    if count != 1 {
+    let (first, first_count) = blocks.next()?;
+    let other_claim = blocks.next();
+    let has_third = blocks.next().is_some();
+    if first_count != 1 || has_third {
         return None;
     }
-    let second_position = match blocks.next() {
-        None => NO_BLOCK,
-        Some((second, 1)) if is_v4(first) != is_v4(second) => position_of(second)?,
-        Some(_) => return None,
+    let first_position = position_of(first)?;
+
+    let Some((second, second_count)) = other_claim else {
+        return Some([first_position, NO_BLOCK]);
     };
-    if blocks.next().is_some() {
+    if second_count != 1 || is_v4(first) == is_v4(second) {
         return None;
     }
-    Some([position_of(first)?, second_position])
+    Some([first_position, position_of(second)?])
 }
 
-/// Returns the allocations in sound blocks that name a handle, in shards by the hash of its clean ID. Windows-reserved
-/// ones are left out (facts 3.1).
+/// Returns the allocations in sound blocks that name a handle, in shards by the hash of its clean ID. Leaves out those
+/// that Windows reserves: there is no handle object for them.
 fn hash_references(context: &Context<'_>) -> Vec<Shards<Reference>> {
     in_parts(BLOCKS, context.index.blocks.len(), |range| {
         let blocks = &context.index.blocks[range.clone()];
         let sound_blocks = blocks.iter().filter_map(|block| block.sound);
-        let number = sound_blocks.map(|block| block.allocated() as usize).sum();
-        let mut references = Shards::with_capacity(number);
+        let number_of_references = sound_blocks.map(|block| block.allocated() as usize).sum();
+        let mut references = Shards::with_capacity(number_of_references);
         for (position, block) in (range.start as u32..).zip(blocks) {
             let Some(sound) = block.sound else { continue };
             for (ordinal, handle) in sound.handles() {
@@ -255,12 +259,13 @@ fn hash_references(context: &Context<'_>) -> Vec<Shards<Reference>> {
                 if clean.is_empty() || is_windows_reserved(handle) {
                     continue;
                 }
-                let mut block = position;
-                if clean.packed().len() != handle.packed().len() {
-                    block |= DIRTY;
-                }
                 let hash = hash_of_handle(clean);
-                let reference = Reference { hash, block, ordinal };
+                let is_clean = clean.packed().len() == handle.packed().len();
+                let reference = Reference {
+                    hash,
+                    block: if is_clean { position } else { position | DIRTY },
+                    ordinal,
+                };
                 references.push(hash, reference);
             }
         }
