@@ -78,6 +78,7 @@ impl Context<'_> {
         states
     }
 
+    /// Returns an allocation with its block; `None` if Calico could not read it.
     fn readable_record(&self, cidr: IpNet, ordinal: u32) -> Option<Record<'_, '_>> {
         let block = self.index.block(cidr)?;
         let allocation = block.usable?.allocation(ordinal)?;
@@ -179,12 +180,15 @@ impl<'c, 's> Owners<'c, 's> {
             Claim::Tunnel { kind, node } => self.tunnel(record, *kind, node),
             // A container that has no address yet could be about to get the recorded address.
             Claim::Foreign { .. } if self.waits(claim) => RecordedOwner::Idle,
-            Claim::Anonymous | Claim::Unknown | Claim::Foreign { .. } => match record.block.host() {
-                Some(host) if self.context.index.node_is_broken(host) => {
+            Claim::Anonymous | Claim::Unknown | Claim::Foreign { .. } => {
+                let host = record.block.host();
+                // The node itself may be the owner.
+                if host.is_some_and(|host| self.context.index.node_is_broken(host)) {
                     RecordedOwner::Unknown(UnknownReason::Undecodable)
+                } else {
+                    RecordedOwner::Unnamed
                 }
-                _ => RecordedOwner::Unnamed,
-            },
+            }
             Claim::Service => {
                 let mut services = snapshot.services.iter();
                 if services.any(|service| names_service(attribute, &service.value)) {

@@ -45,6 +45,7 @@ impl<'s> Recheck<'s> {
     /// The largest number of reads after the first one.
     const MOST_READS: usize = 2;
 
+    /// Begins with the snapshot of the first read.
     pub fn new(first: &'s Snapshot) -> Self {
         Self {
             before: Cow::Borrowed(first),
@@ -112,12 +113,12 @@ pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> 
         if !changed.contains(key) {
             return true;
         }
-        match (before.get(key), after.get(key)) {
-            (Some(ReadObject::Block(before)), Some(ReadObject::Block(after))) => {
-                is_recorded_alike(finding, before, after)
-            }
-            _ => false,
+        if let Some(ReadObject::Block(block_before)) = before.get(key)
+            && let Some(ReadObject::Block(block_after)) = after.get(key)
+        {
+            return is_recorded_alike(finding, block_before, block_after);
         }
+        false
     };
     report.take_unless(|finding| finding.depends_on.iter().all(|key| stands(finding, key)))
 }
@@ -257,6 +258,7 @@ impl<'k> Names<'k> {
         })
     }
 
+    /// Returns the pods with one of the names.
     fn pods<'s>(&self, stored: &'s [Versioned<Pod>]) -> Vec<&'s Versioned<Pod>> {
         self.find_named(stored, |pod, namespace, name| {
             pod.namespace().push_to(namespace);
@@ -298,10 +300,10 @@ fn is_recorded_alike(
     before: &Versioned<StoredBlock>,
     after: &Versioned<StoredBlock>,
 ) -> bool {
-    let Some(before) = before.value.content.usable() else {
+    let Some(block_before) = before.value.content.usable() else {
         return false;
     };
-    let Some(after) = after.value.content.usable() else {
+    let Some(block_after) = after.value.content.usable() else {
         return false;
     };
     match &finding.subject {
@@ -310,7 +312,7 @@ fn is_recorded_alike(
                 let allocation = block.allocation_of(*address)?;
                 Some((allocation.attribute.to_packed(), allocation.sequence))
             };
-            record_in(before) == record_in(after)
+            record_in(block_before) == record_in(block_after)
         }
         Subject::Handle(id) => {
             let id = Text::new(id);
@@ -320,10 +322,13 @@ fn is_recorded_alike(
                     .filter(|allocation| allocation.attribute.clean_handle() == Some(id.as_ref()))
                     .count()
             };
-            count_in(before) == count_in(after)
+            count_in(block_before) == count_in(block_after)
         }
         // A block that was deleted and claimed again meanwhile counts as changed.
-        _ => before.owner() == after.owner() && before.claim_time() == after.claim_time(),
+        _ => {
+            block_before.owner() == block_after.owner()
+                && block_before.claim_time() == block_after.claim_time()
+        }
     }
 }
 

@@ -21,6 +21,10 @@ const BEGIN: &str = "calipam-";
 const TIME_FORMAT: &str = "%Y%m%dT%H%M%S%.fZ";
 /// The name of the folder with an incomplete export.
 const WRITING: &str = ".calipam-writing";
+/// The name of the incomplete export in this folder.
+const INCOMPLETE: &str = "export.jsonl.zst";
+/// The name of a copy of this export with a later time.
+const INCOMPLETE_LATER: &str = "later.jsonl.zst";
 /// The name of the lock file, which keeps two runs from writing at the same time.
 const LOCK: &str = ".calipam-lock";
 
@@ -91,13 +95,13 @@ impl Archive {
 
     /// Returns an error if the archive is of another cluster than the one with this GUID.
     pub(crate) fn require_cluster(&self, guid: &str) -> Result<()> {
-        match self.guid() {
-            Some(own) if own != guid => {
-                let guids = [own.to_owned(), guid.to_owned()];
-                Err(Error::new(&self.folder, FileError::OtherCluster { guids }))
-            }
-            _ => Ok(()),
+        if let Some(guid_of_archive) = self.guid()
+            && guid_of_archive != guid
+        {
+            let guids = [guid_of_archive.to_owned(), guid.to_owned()];
+            return Err(Error::new(&self.folder, FileError::OtherCluster { guids }));
         }
+        Ok(())
     }
 }
 
@@ -166,11 +170,11 @@ impl Adding {
     /// # Errors
     /// If the folder cannot be written, another run is writing to it, or its exports are from several clusters.
     pub fn begin(folder: &Path) -> Result<Self> {
-        Self::with(folder, Lock::take(folder)?)
+        Self::with_lock(folder, Lock::take(folder)?)
     }
 
     /// Adds to an archive that is already locked.
-    pub(crate) fn with(folder: &Path, lock: Arc<Lock>) -> Result<Self> {
+    pub(crate) fn with_lock(folder: &Path, lock: Arc<Lock>) -> Result<Self> {
         let failed = |error: io::Error| Error::new(folder, error);
         // A damaged export does not prevent new ones.
         let (archive, _) = Archive::open_with_damage(folder)?;
@@ -190,7 +194,7 @@ impl Adding {
 
     /// The path at which to write the export.
     pub fn path(&self) -> PathBuf {
-        self.writing.join("export.jsonl.zst")
+        self.writing.join(INCOMPLETE)
     }
 
     /// Like [`Self::finish`], for a recorder, whose exports must be in the order in which they were made, even if the
@@ -211,7 +215,7 @@ impl Adding {
                 taken_at: newest_time + SignedDuration::from_millis(1),
                 ..export
             };
-            let moved_path = self.writing.join("later.jsonl.zst");
+            let moved_path = self.writing.join(INCOMPLETE_LATER);
             let end_of_changes = None;
             write_state(&moved, end_of_changes, &moved_path)?;
             fs::rename(&moved_path, self.path()).map_err(|error| Error::new(&moved_path, error))?;

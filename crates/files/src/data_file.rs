@@ -190,7 +190,10 @@ impl DataFile {
         Ok(snapshot)
     }
 
-    /// Adds the wanted entries in an export.
+    /// Adds the wanted entries in an export, whose pieces are decoded on several cores. Returns the export's header.
+    ///
+    /// # Errors
+    /// If a line is invalid, or the export cannot be read or is cut off.
     fn read_export(
         &self,
         snapshot: &mut Snapshot,
@@ -228,13 +231,19 @@ impl DataFile {
             },
         );
 
-        // An invalid line takes precedence over a later read error.
-        let result = match (end, read_error) {
-            (ControlFlow::Break(Err(error)), _) | (_, Some(error)) => Err(error),
-            (ControlFlow::Break(Ok(())), None) => export.finish(),
-            (ControlFlow::Continue(()), None) => Err(tally.cut()),
+        let has_end = match end {
+            // An invalid line takes precedence over a later read error.
+            ControlFlow::Break(Err(error)) => return Err(failed(error)),
+            ControlFlow::Break(Ok(())) => true,
+            ControlFlow::Continue(()) => false,
         };
-        result.map_err(failed)?;
+        if let Some(error) = read_error {
+            return Err(failed(error));
+        }
+        if !has_end {
+            return Err(failed(tally.cut()));
+        }
+        export.finish().map_err(failed)?;
         Ok(export.header)
     }
 
@@ -247,7 +256,7 @@ impl DataFile {
     ) -> Result<SnapshotInfo> {
         let records = snapshot.records;
         let mut read = 0;
-        // An etcd can contain other keys of Calico, and those of other programs.
+        // An etcd can contain other keys of Calico, and those of other programs, which a check does not need.
         let is_wanted_by_check = |key: &[u8]| is_read(key) && is_wanted(key);
         etcd_snapshot::read_in_parts(
             &self.path,
@@ -289,6 +298,7 @@ impl DataFile {
         writer.finish()
     }
 
+    /// The path itself, or the files of Kubernetes objects in the folder at the path.
     fn files(&self) -> Result<Vec<PathBuf>> {
         if !self.path.is_dir() {
             return Ok(vec![self.path.clone()]);
@@ -339,6 +349,7 @@ pub fn of_entry(entry: &RawEntry<'_>) -> Snapshot {
     snapshot
 }
 
+/// Decodes an entry of an export, and adds its object to a snapshot.
 pub(crate) fn add(snapshot: &mut Snapshot, entry: &RawEntry<'_>) {
     if kubectl::is_exported(entry.key) {
         kubectl::add_exported(snapshot, entry.key, entry.value);

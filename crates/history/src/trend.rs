@@ -65,6 +65,7 @@ impl Trends {
         for cidr in cidrs {
             let block_before = blocks_before.get(&cidr).copied();
             let block_now = blocks_now.get(&cidr).copied();
+            // A block that cannot be decoded has not lost its addresses.
             let is_undecodable = block_before == Some(None) || block_now == Some(None);
             if is_undecodable {
                 continue;
@@ -141,6 +142,7 @@ impl Trend {
         }
     }
 
+    /// Begins a new span at `now`, and forgets the changes of the incomplete one.
     fn begin_anew(&mut self, now: Timestamp) {
         self.begin = now;
         self.growing = 0;
@@ -154,6 +156,7 @@ impl Trend {
         }
     }
 
+    /// Counts addresses in all, and adds the difference to the incomplete span.
     fn add(&mut self, assigned: u64, released: u64) {
         self.assigned += assigned;
         self.released += released;

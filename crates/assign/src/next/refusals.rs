@@ -63,8 +63,11 @@ impl<'s> Outlook<'s> {
         self.remembered_refusal(node, family, named, any_namespace)
     }
 
-    /// Returns the reason why a pod gets no address. `labels` are those of its namespace; `None` for a pod in whichever
-    /// namespace.
+    /// Returns the reason why a pod gets no address; `Ok(None)` if it gets one. `labels` are those of its namespace; `None`
+    /// for a pod in whichever namespace. Asks the allocator only if no node with the same [`RefusalKey`] was asked before.
+    ///
+    /// # Errors
+    /// If the answer depends on unknown data.
     fn remembered_refusal(
         &self,
         node: &Node,
@@ -109,12 +112,17 @@ impl<'s> Outlook<'s> {
         let limit = self.limit_of_node(node, family);
         let plugin = self.plugin_on(&node.name);
         let full_blocks = match self.own_blocks(node, plugin, family, &pools) {
-            OwnBlocks::Free if !node.is_windows() => return Ok(None),
             OwnBlocks::Unknown => return Err(NotKnown),
-            OwnBlocks::Free | OwnBlocks::Odd => return Ok(ask()),
-            OwnBlocks::Full(_) if pools.is_empty() => return Ok(ask()),
+            OwnBlocks::Odd => return Ok(ask()),
+            // A Windows node can be refused although it has free addresses.
+            OwnBlocks::Free if node.is_windows() => return Ok(ask()),
+            OwnBlocks::Free => return Ok(None),
             OwnBlocks::Full(full_blocks) => full_blocks,
         };
+        // Without a pool, the reason depends on the pools that were passed over.
+        if pools.is_empty() {
+            return Ok(ask());
+        }
         // Below the limit, the answer does not depend on the number of blocks.
         let held = if full_blocks >= self.most_blocks(limit) {
             Some(full_blocks)
@@ -199,7 +207,8 @@ impl<'s> Outlook<'s> {
         answer.outcome.err().map(Arc::new)
     }
 
-    /// Looks for a free address in the blocks of a node that are in `pools`, and counts these blocks.
+    /// Looks for a free address in the blocks of a node that are in `pools`, and counts these blocks. A free address
+    /// decides, whatever the state of the other blocks.
     fn own_blocks(&self, node: &Node, plugin: Plugin, family: Family, pools: &[&Pool]) -> OwnBlocks {
         let now = self.indexed.snapshot.taken_at;
         let cooldown = self.config.cooldown();
@@ -217,26 +226,32 @@ impl<'s> Outlook<'s> {
             if !pools.iter().any(|pool| pool.cidr.contains(&key.cidr.network())) {
                 continue;
             }
-            let block = self.indexed.block(key.cidr).map(|block| &block.value.content);
+            let content = self.indexed.block(key.cidr).map(|block| &block.value.content);
             let is_listed = plugin == Plugin::Calipam || self.is_listed(stored);
             if affinity.deleted || !is_listed {
                 // Calico may find the block when it searches the pools for a new one.
-                is_odd |= block.is_some_and(|block| key.is_of(block.owner()));
+                is_odd |= content.is_some_and(|content| key.is_of(content.owner()));
                 continue;
             }
+
             held += 1;
-            let is_confirmed = affinity.state == AffinityState::Confirmed && !affinity.is_unstated;
-            match block.map(BlockContent::as_calico_takes) {
-                Some(None) => is_unknown = true,
-                None if self.indexed.is_undecodable_block(key.cidr) => is_unknown = true,
-                Some(Some(block))
-                    if is_confirmed && !block.is_deleted() && block.owner() == Some(&key.owner()) =>
-                {
-                    if assignable(&block.without_cooled(now, cooldown), &self.reserved) > 0 {
-                        return OwnBlocks::Free;
-                    }
+            let Some(block) = content.and_then(BlockContent::as_calico_takes) else {
+                let exists = content.is_some() || self.indexed.is_undecodable_block(key.cidr);
+                if exists {
+                    is_unknown = true;
+                } else {
+                    // The allocator creates the block, or gives up the affinity.
+                    is_odd = true;
                 }
-                _ => is_odd = true,
+                continue;
+            };
+            let is_confirmed = affinity.state == AffinityState::Confirmed && !affinity.is_unstated;
+            if !is_confirmed || block.is_deleted() || block.owner() != Some(&key.owner()) {
+                is_odd = true;
+                continue;
+            }
+            if assignable(&block.without_cooled(now, cooldown), &self.reserved) > 0 {
+                return OwnBlocks::Free;
             }
         }
         if is_unknown {

@@ -47,7 +47,7 @@ impl Recorder {
 
     /// Begins a full state, which is an export. The caller writes the export to the path that [`Adding::path`] returns.
     pub fn begin(&self) -> Result<Adding> {
-        Adding::with(&self.folder, Arc::clone(&self.lock))
+        Adding::with_lock(&self.folder, Arc::clone(&self.lock))
     }
 
     /// Opens the journal after this cluster's newest full state, and discards an incomplete group at its end. `None` if
