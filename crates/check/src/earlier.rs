@@ -88,6 +88,7 @@ pub struct EarlierSubject {
     pub name: String,
 }
 
+/// Reads a severity; `None` if this version does not know it.
 fn known_severity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Severity>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let severity = Severity::ALL
@@ -218,6 +219,7 @@ impl Change {
 
 calipam_model::display_serialized!(Change);
 
+/// The code and the subject of a finding.
 type Identity = (String, EarlierSubject);
 
 /// The changes since an earlier report.
@@ -294,15 +296,17 @@ impl Changes {
         }
     }
 
-    /// Returns whether the earlier report lacks the finding, or has it with a lower severity, or has it too. A severity
-    /// that is not known does not count as lower.
+    /// Returns the change in a finding since the earlier report. If its severity there is not known, it has not become
+    /// worse.
     pub fn of(&self, finding: &Finding) -> Change {
         let Some(severity_before) = self.before.get(&identity_of(finding)) else {
             return Change::New;
         };
-        match severity_before {
-            Some(severity) if finding.severity < *severity => Change::Worse,
-            _ => Change::Stays,
+        // Severities are ordered from the most to the least severe.
+        if severity_before.is_some_and(|severity_before| finding.severity < severity_before) {
+            Change::Worse
+        } else {
+            Change::Stays
         }
     }
 
@@ -362,13 +366,16 @@ fn identity_of(finding: &Finding) -> Identity {
 /// True if the rule needs none of the sources in `not_read`. A rule that does not look at users of addresses does not
 /// need endpoints, pods, services and machines.
 fn is_checked(code: Code, not_read: &[Source]) -> bool {
-    let only_users = not_read.iter().all(|source| {
+    if not_read.is_empty() {
+        return true;
+    }
+    let lacks_only_users = not_read.iter().all(|source| {
         matches!(
             source,
             Source::Endpoints | Source::Pods | Source::Services | Source::Machines
         )
     });
-    not_read.is_empty() || only_users && !code.looks_at_users()
+    lacks_only_users && !code.looks_at_users()
 }
 
 #[cfg(test)]

@@ -242,14 +242,18 @@ impl Content {
 
     /// The content of a handle that counts one block, in the smallest form that holds it.
     fn of_one_block(block: IpNet, count: i64, deleted: bool, unknown: Option<Box<Unknown>>) -> Self {
-        match (block, i32::try_from(count)) {
-            (IpNet::V4(net), Ok(count)) if !deleted && unknown.is_none() => Self::OneBlock(net, count),
-            _ => Self::Other(Box::new(Other {
-                blocks: [(block, count)].into(),
-                deleted,
-                unknown,
-            })),
+        let has_only_block = !deleted && unknown.is_none();
+        if has_only_block
+            && let IpNet::V4(net) = block
+            && let Ok(small_count) = i32::try_from(count)
+        {
+            return Self::OneBlock(net, small_count);
         }
+        Self::Other(Box::new(Other {
+            blocks: [(block, count)].into(),
+            deleted,
+            unknown,
+        }))
     }
 }
 

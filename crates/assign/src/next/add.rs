@@ -74,33 +74,33 @@ impl<'s> Outlook<'s> {
         let mut refusals = Vec::new();
         let mut is_known = true;
         let mut given = [false; 2];
-        match (step, node) {
-            (
-                Step::Any {
-                    families,
-                    pools,
-                    machine: None,
-                },
-                Some(node),
-            ) => {
-                given = families;
-                for family in asked(families) {
-                    let refused = match pools[family as usize].as_slice() {
-                        [] => self.refusal_in(pod.namespace, node, family),
-                        named => self.refusal(node, family, named),
-                    };
-                    match refused {
-                        Ok(refused) => refusals.extend(refused.map(|refused| (family, refused))),
-                        Err(NotKnown) => is_known = false,
-                    }
+        if let Step::Any {
+            families,
+            pools,
+            machine: None,
+        } = &step
+            && let Some(node) = node
+        {
+            // The usual request, for which many nodes share one answer.
+            given = *families;
+            for family in asked(*families) {
+                let named_pools = pools[family as usize].as_slice();
+                let refusal = if named_pools.is_empty() {
+                    self.refusal_in(pod.namespace, node, family)
+                } else {
+                    self.refusal(node, family, named_pools)
+                };
+                match refusal {
+                    Ok(Some(refused)) => refusals.push((family, refused)),
+                    Ok(None) => {}
+                    Err(NotKnown) => is_known = false,
                 }
             }
-            (step, _) => {
-                for (family, answer) in self.answers(pod, step) {
-                    given[family as usize] = true;
-                    if let Err(refused) = answer.outcome {
-                        refusals.push((family, Arc::new(refused)));
-                    }
+        } else {
+            for (family, answer) in self.answers(pod, step) {
+                given[family as usize] = true;
+                if let Err(refused) = answer.outcome {
+                    refusals.push((family, Arc::new(refused)));
                 }
             }
         }
@@ -147,12 +147,13 @@ impl<'s> Outlook<'s> {
             let v6 = addresses.iter().copied().find(is_of(Family::V6));
             // Calico goes through the machine's blocks in random order. If both calls begin with the same one, the kubelet
             // tries again.
-            return match (v4, v6) {
-                (Some(v4), Some(v6)) if self.plugin_on(pod.node) == Plugin::Calico => {
-                    Ok(Step::Already(vec![v4, v6]))
-                }
-                _ => Err(one_for_each(pod, addresses[0])),
-            };
+            if let Some(v4) = v4
+                && let Some(v6) = v6
+                && self.plugin_on(pod.node) == Plugin::Calico
+            {
+                return Ok(Step::Already(vec![v4, v6]));
+            }
+            return Err(one_for_each(pod, addresses[0]));
         }
         addresses.truncate(1);
         Ok(Step::Already(addresses))
@@ -177,11 +178,13 @@ impl<'s> Outlook<'s> {
             Asked::Addresses(_) => self.machine_of(pod).map_err(Refused::of_main_plugin)?,
             Asked::Any { .. } => self.machine_of(pod)?,
         };
-        let machine_handle = match machine {
-            Some(MachineAddresses { handle, addresses }) if addresses.is_empty() => Some(handle),
-            Some(MachineAddresses { addresses, .. }) => return self.keep_of_machine(pod, &asked, addresses),
-            None => None,
-        };
+        let mut machine_handle = None;
+        if let Some(MachineAddresses { handle, addresses }) = machine {
+            if !addresses.is_empty() {
+                return self.keep_of_machine(pod, &asked, addresses);
+            }
+            machine_handle = Some(handle);
+        }
         Ok(match self.wanted_of(asked, pod.configuration)? {
             Wanted::Own(addresses) => Step::Already(addresses),
             Wanted::Addresses(addresses) => Step::Addresses(addresses, machine_handle),
@@ -274,12 +277,13 @@ impl<'s> Outlook<'s> {
 
     /// Changes the reason if a taken address is recorded for the pod itself, under another container.
     fn own_record(&self, pod: &PodAdd<'_>, address: IpAddr, refused: Refused) -> Refused {
-        match refused.reason {
-            Reason::Taken(_) if self.is_recorded_for(pod, address) => Refused {
-                reason: Reason::TakenByEarlier(address),
-                ..refused
-            },
-            _ => refused,
+        let is_taken = matches!(refused.reason, Reason::Taken(_));
+        if !is_taken || !self.is_recorded_for(pod, address) {
+            return refused;
+        }
+        Refused {
+            reason: Reason::TakenByEarlier(address),
+            ..refused
         }
     }
 
@@ -340,6 +344,7 @@ pub fn cluster_refusal(snapshot: &Snapshot) -> Option<Refused> {
     }
 }
 
+/// The families that are true in `families`, IPv4 first.
 fn asked(families: [bool; 2]) -> impl Iterator<Item = Family> {
     Family::BOTH
         .into_iter()

@@ -150,10 +150,12 @@ impl<'s> Outlook<'s> {
     }
 }
 
+/// Calico's LoadBalancer controller with one service, and the allocator in which its requests take effect.
 struct Controller<'c, 's> {
     outlook: &'c Outlook<'s>,
     call: &'c ServiceCall<'c>,
     allocator: &'c Allocator<&'c SnapshotStore<'c>>,
+    /// Takes the allocator's events so far.
     events: &'c dyn Fn() -> Vec<Event>,
 }
 
@@ -183,13 +185,18 @@ impl Controller<'_, '_> {
 
         let mut families = Vec::new();
         for (family, outcome) in Family::BOTH.into_iter().zip(outcomes) {
-            families.push(self.family(family, outcome, &held));
+            families.push(self.describe_family(family, outcome, &held));
         }
         ServiceAnswer { families, settles }
     }
 
     /// Describes one family of the service: the recorded addresses that it keeps, those that are released, and the outcome.
-    fn family(&self, family: Family, outcome: ServiceOutcome, held: &BTreeSet<IpAddr>) -> ServiceFamily {
+    fn describe_family(
+        &self,
+        family: Family,
+        outcome: ServiceOutcome,
+        held: &BTreeSet<IpAddr>,
+    ) -> ServiceFamily {
         let recorded = self.call.recorded.iter();
         let of_family = recorded.filter(|address| Family::of_address(**address) == family);
         let (kept, released) = of_family.partition(|address| held.contains(*address));
@@ -213,14 +220,15 @@ impl Controller<'_, '_> {
         }
     }
 
-    /// True if the service names addresses of a family, or asks for any address of it and names none.
+    /// True if the service names addresses of a family, or asks for any address of it and names none. Addresses that
+    /// cannot be read count as none.
     fn needs(&self, family: Family) -> bool {
-        match self.named() {
-            Ok(addresses) if !addresses.is_empty() => addresses
-                .into_iter()
-                .any(|address| Family::of_address(address) == family),
-            _ => self.asks_for(family),
+        let named = self.named().unwrap_or_default();
+        if named.is_empty() {
+            return self.asks_for(family);
         }
+        let mut families = named.into_iter().map(Family::of_address);
+        families.any(|named_family| named_family == family)
     }
 
     /// True if the service asks for any address of a family, unless it names addresses.
@@ -261,7 +269,7 @@ impl Controller<'_, '_> {
         }
         match self.named() {
             Ok(named) if named.is_empty() => self.ask_for_any(held, &mut round),
-            Ok(named) => self.ask_for(&named, held, &mut round),
+            Ok(named) => self.ask_for_named(&named, held, &mut round),
             Err(why) => {
                 for family in Family::BOTH.into_iter().filter(|family| self.needs(*family)) {
                     round.not_asked[family as usize] = Some(NotAsked::Unreadable(why.clone()));
@@ -292,7 +300,7 @@ impl Controller<'_, '_> {
 
     /// Asks for the addresses that the service names, until one is refused, and adds to `held` those that it gets. The
     /// answers, and the families that are not asked for, are noted in `round`.
-    fn ask_for(&self, named: &[IpAddr], held: &mut BTreeSet<IpAddr>, round: &mut Round) {
+    fn ask_for_named(&self, named: &[IpAddr], held: &mut BTreeSet<IpAddr>, round: &mut Round) {
         for address in named {
             if held.contains(address) {
                 continue;

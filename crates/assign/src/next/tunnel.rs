@@ -241,6 +241,7 @@ impl NodeTunnels<'_, '_> {
         }
     }
 
+    /// The handle of the node's address for a kind of tunnel.
     fn handle(&self, kind: TunnelKind) -> String {
         format!("{}{}", kind.handle_prefix(), self.node.name)
     }
@@ -270,12 +271,16 @@ impl NodeTunnels<'_, '_> {
             Err(error) if is_not_recorded(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let mut release = Release::any(address);
-        match &record.handle {
-            None if has_no_owner(&record) => {}
-            Some(of_record) if of_record == handle => release.handle = Some(handle.to_owned()),
-            _ => return Ok(()),
+        let is_of_old_calico = record.handle.is_none() && has_no_owner(&record);
+        let is_of_tunnel = record.handle.as_deref() == Some(handle);
+        if !is_of_old_calico && !is_of_tunnel {
+            return Ok(());
         }
+
+        let release = Release {
+            handle: record.handle.clone(),
+            ..Release::any(address)
+        };
         match without_waiting(self.allocator.release_ips(&[release])) {
             Ok(_) => Ok(()),
             Err(partly) => Err(partly.error),

@@ -106,27 +106,30 @@ impl Anchors {
         }
     }
 
-    /// Returns the time of the write at a revision. `recorded` is the time in the written value.
+    /// Returns the time of the write at a revision: the recorded time in the written value, or else the bounds that the
+    /// known times of other writes set.
     pub(super) fn time_of(&self, revision: i64, recorded: Option<Recorded>) -> When {
         let begin = self.revisions.partition_point(|other| *other < revision);
         let end = self.revisions.partition_point(|other| *other <= revision);
-        let mut earlier = None;
-        if begin > 0 {
-            earlier = Some(self.latest[begin - 1]);
-        }
+        let earlier = if begin > 0 {
+            Some(self.latest[begin - 1])
+        } else {
+            None
+        };
         let later = self.earliest.get(end).copied().flatten();
         let is_much_later = |first: Timestamp, second: Timestamp| first.duration_since(second) > CLOCK_SKEW;
 
         if let Some(Recorded::Time(time)) = recorded {
             let disagrees = earlier.is_some_and(|earlier| is_much_later(earlier, time))
                 || later.is_some_and(|later| is_much_later(time, later));
+            let uncertainty = if disagrees {
+                Some(Uncertainty::ClocksDisagree)
+            } else {
+                None
+            };
             return When {
                 at: Some(time),
-                uncertainty: if disagrees {
-                    Some(Uncertainty::ClocksDisagree)
-                } else {
-                    None
-                },
+                uncertainty,
                 ..When::default()
             };
         }
@@ -134,12 +137,15 @@ impl Anchors {
         // Other records in this revision, and the start of the run, have times that bound this one.
         let latest_of_revision = self.times[begin..end].iter().copied().max();
         if let Some(Recorded::Copied(time)) = recorded {
-            let is_older = latest_of_revision.is_some_and(|latest| latest.duration_since(time) > RECORDED_TO);
-            let uncertainty = match (earlier, later) {
-                (_, Some(later)) if is_much_later(time, later) => Some(Uncertainty::ClocksDisagree),
-                (Some(earlier), _) if is_much_later(earlier, time) => Some(Uncertainty::Copied),
-                _ if is_older => Some(Uncertainty::Copied),
-                _ => None,
+            let is_older = latest_of_revision.is_some_and(|latest| latest.duration_since(time) > RECORDED_TO)
+                || earlier.is_some_and(|earlier| is_much_later(earlier, time));
+            let is_too_late = later.is_some_and(|later| is_much_later(time, later));
+            let uncertainty = if is_too_late {
+                Some(Uncertainty::ClocksDisagree)
+            } else if is_older {
+                Some(Uncertainty::Copied)
+            } else {
+                None
             };
             return When {
                 at: Some(time),
@@ -157,6 +163,7 @@ impl Anchors {
                 uncertainty: Some(Uncertainty::ClocksDisagree),
                 ..When::default()
             },
+            // Within the tolerance for clocks, the bounds are exchanged.
             (Some(after), Some(before)) if after > before => When {
                 after: Some(before),
                 before: Some(after),

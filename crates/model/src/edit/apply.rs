@@ -177,9 +177,9 @@ fn edited_handle(
     outcome: &Outcome,
 ) -> Result<Option<Handle>, EditError> {
     let object = match (outcome, stored) {
-        (Outcome::Deleted, _) | (Outcome::Unchanged, None) => return Ok(None),
         (Outcome::Changed(object), _) => Some(object),
         (Outcome::Unchanged, Some(stored)) => stored.object.as_deref(),
+        (Outcome::Unchanged, None) | (Outcome::Deleted, _) => return Ok(None),
     };
     let Some(Object::Handle(handle)) = object else {
         return Err(EditError::new(key, UNDECODABLE));
