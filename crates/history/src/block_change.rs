@@ -197,12 +197,15 @@ fn allocation_change(old: AddressRecord<'_>, new: AddressRecord<'_>) -> Option<C
 /// Returns the change between two states in which the address is free, cooling down or reserved for Windows; `None` if
 /// nothing has changed. Another release time shows that it was assigned in between.
 fn unallocated_change(before: Option<AddressRecord<'_>>, after: Option<AddressRecord<'_>>) -> Option<Change> {
-    match (before, after) {
-        (None, None) => None,
-        (Some(_), None) => Some(Change::Cooled),
-        (Some(old), Some(new)) if old.record().released_at() == new.record().released_at() => None,
-        (_, Some(_)) => Some(Change::Passed),
+    let Some(new) = after else {
+        return before.map(|_| Change::Cooled);
+    };
+    if let Some(old) = before
+        && old.record().released_at() == new.record().released_at()
+    {
+        return None;
     }
+    Some(Change::Passed)
 }
 
 /// Compares the owners and claim times of two states of a block. Returns `None` if neither is known to have changed.
@@ -210,10 +213,14 @@ pub(crate) fn owner_change(old: &Block, new: &Block) -> Option<Change> {
     if old.owner() != new.owner() {
         return Some(Change::Owner);
     }
-    match (old.claim_time(), new.claim_time()) {
-        (Some(old), Some(new)) if old != new => Some(Change::ClaimedAgain),
-        _ => None,
+    // Blocks of older Calico versions have no claim time.
+    if let Some(old_time) = old.claim_time()
+        && let Some(new_time) = new.claim_time()
+        && old_time != new_time
+    {
+        return Some(Change::ClaimedAgain);
     }
+    None
 }
 
 /// Counts the addresses that were assigned and those that were released between two states of a block. Only addresses
@@ -263,10 +270,14 @@ fn is_same_allocation(old: AddressRecord<'_>, new: AddressRecord<'_>) -> bool {
     if old.block() == new.block() && old_number != 0 && new_number != 0 {
         return old_number == new_number;
     }
-    match (old.record().get("timestamp"), new.record().get("timestamp")) {
-        (Some(old), Some(new)) => old == new,
-        _ => true,
+    let old_record = old.record();
+    let new_record = new.record();
+    if let Some(old_time) = old_record.get("timestamp")
+        && let Some(new_time) = new_record.get("timestamp")
+    {
+        return old_time == new_time;
     }
+    true
 }
 
 /// True if two records say the same, in whatever order their attributes are stored.

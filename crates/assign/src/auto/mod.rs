@@ -204,15 +204,17 @@ impl<S: Store> Allocator<S> {
         })
     }
 
-    /// Returns the full blocks that an earlier search with the same inputs found.
+    /// Returns the full blocks that an earlier search with the same inputs noted; none if there was no such search.
     fn known_full_blocks(&self, family: Family, inputs_hash: u64) -> FullBlocks {
-        let known = self.notes.as_ref().and_then(|notes| notes.full_blocks(family));
-        match known {
-            Some(known) if known.inputs_hash == inputs_hash => known,
-            _ => FullBlocks {
-                inputs_hash,
-                ..FullBlocks::default()
-            },
+        let noted = self.notes.as_ref().and_then(|notes| notes.full_blocks(family));
+        if let Some(noted) = noted
+            && noted.inputs_hash == inputs_hash
+        {
+            return noted;
+        }
+        FullBlocks {
+            inputs_hash,
+            ..FullBlocks::default()
         }
     }
 
@@ -362,7 +364,11 @@ impl<S: Store> Search<'_, S> {
 
     /// Keeps full blocks for the next search.
     fn note_full_blocks(self, found_nothing: bool) {
-        let (Some(notes), Some(survey)) = (&self.allocator.notes, self.survey) else {
+        let Some(notes) = &self.allocator.notes else {
+            return;
+        };
+        // Without a survey, the search has not gone through the blocks of the pools.
+        let Some(survey) = self.survey else {
             return;
         };
         // The next search should not read the full blocks again if there were many, or nothing else.
@@ -492,6 +498,7 @@ impl<S: Store> Search<'_, S> {
         }
     }
 
+    /// The key of the host's affinity for a block.
     fn holder(&self, cidr: IpNet) -> AffinityKey {
         AffinityKey {
             kind: self.kind.clone(),

@@ -11,7 +11,7 @@ use calipam_model::cidr;
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 
-use super::{By, ByBlock, Losses, Release, Released, Settings, without};
+use super::{By, ByBlock, Losses, Release, Released, Settings, block_after_release};
 use crate::affinity::block_of;
 use crate::allocator::{self, Allocator, RETRIES};
 use crate::error::{Error, Partly, Result, unless_lost};
@@ -162,7 +162,7 @@ impl<S: Store> Allocator<S> {
             }
 
             let mut handles = self.handles(losses.handles.keys()).await?;
-            let after = without(
+            let after = block_after_release(
                 &before.value,
                 &losses.ordinals,
                 By::Address,

@@ -10,7 +10,7 @@ use calipam_model::handle::{Handle, clean_id};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
-use super::{By, Settings, unless_undecodable, without};
+use super::{By, Settings, block_after_release, unless_undecodable};
 use crate::allocator::{self, Allocator, RETRIES};
 use crate::auto::affinities_of;
 use crate::error::{Error, Result, unless_lost};
@@ -119,7 +119,7 @@ impl<S: Store> Allocator<S> {
             }
 
             *known = self.latest(id, known).await?.into();
-            let after = without(&before.value, &ordinals, By::Handle, &settings.config, now);
+            let after = block_after_release(&before.value, &ordinals, By::Handle, &settings.config, now);
             if unless_lost(self.write_released(&before, &after).await)?.is_none() {
                 continue;
             }

@@ -97,7 +97,10 @@ impl<S: Store> Allocator<S> {
     /// Gives up an empty block if its node is no longer selected by the block's pool, as Calico does after a release.
     async fn try_keep_consistent(&self, settings: &Settings, block: &Block) -> Result<()> {
         // A block in use stays with its owner.
-        let Some(BlockOwner::Host(node)) = block.owner().filter(|_| block.is_empty()) else {
+        if !block.is_empty() {
+            return Ok(());
+        }
+        let Some(BlockOwner::Host(node)) = block.owner() else {
             return Ok(());
         };
         let pools = self.pools_of(settings).await?;
@@ -158,8 +161,15 @@ enum By {
     Handle,
 }
 
-/// Returns the block after the release of some addresses.
-fn without(block: &Block, ordinals: &[u32], by: By, config: &IpamConfig, now: Timestamp) -> Block {
+/// Returns a block after the release of the addresses at `ordinals`, which begins their cooldown if there is one. Also
+/// frees the addresses whose cooldown is over.
+fn block_after_release(
+    block: &Block,
+    ordinals: &[u32],
+    by: By,
+    config: &IpamConfig,
+    now: Timestamp,
+) -> Block {
     let cooldown = config.cooldown();
     let mut after = block.clone();
     after.update(|update| {

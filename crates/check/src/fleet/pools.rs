@@ -178,6 +178,7 @@ struct Place<'c> {
 struct ByCluster(HashMap<usize, Vec<usize>>);
 
 impl ByCluster {
+    /// Lists the positions of each cluster. `clusters` has the cluster of each place, in the sorted order.
     fn new(clusters: impl Iterator<Item = usize>) -> Self {
         let mut places: HashMap<usize, Vec<usize>> = HashMap::new();
         for (place, cluster) in clusters.enumerate() {

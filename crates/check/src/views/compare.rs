@@ -196,6 +196,7 @@ fn collect_records(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) ->
             continue;
         }
 
+        // Cooling and reserved addresses belong to nobody.
         let is_pod = recorded_for.is_none() && !matches!(claim, Claim::Cooling | Claim::WindowsReserved);
         if is_pod || claim == Claim::Machine {
             let recorded_node = attribute.get("node").map(|node| context.index.calico_node(node));
@@ -209,15 +210,18 @@ fn collect_records(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) ->
     recorded
 }
 
+/// The names of all nodes.
 fn existing_nodes(snapshot: &Snapshot) -> BTreeSet<String> {
     let nodes = snapshot.nodes.iter();
     nodes.map(|stored| stored.value.name.clone()).collect()
 }
 
+/// The addresses of all nodes together.
 fn on_all_nodes(by_node: &ByNode) -> BTreeSet<IpAddr> {
     by_node.values().flatten().copied().collect()
 }
 
+/// The addresses in each source, collected for a comparison.
 struct Sources {
     kubernetes: InKubernetes,
     endpoints: ByNode,

@@ -32,6 +32,7 @@ pub struct Known {
 }
 
 impl Known {
+    /// True if the change of a kind at a revision has been read.
     pub(super) fn has(&self, kind: &str, revision: i64) -> bool {
         self.positions
             .get(kind)
@@ -45,15 +46,15 @@ impl Known {
         export: &Archived,
         is_wanted: Wanted<'_>,
     ) -> Result<(Option<Changes>, Reached)> {
-        let (changes, damage) = match Changes::open(export, is_wanted) {
-            Ok(changes) => (changes, None),
-            Err(damage) if damage.is_damage() => (None, Some(damage)),
+        let mut changes = None;
+        let mut damage = None;
+        match Changes::open(export, is_wanted) {
+            Ok(opened) => changes = opened,
+            // Without its changes, the export can still be read.
+            Err(error) if error.is_damage() => damage = Some(error),
             Err(error) => return Err(error),
-        };
-        let overlaps = match self.until {
-            Some(until) => export.taken_at <= until,
-            None => false,
-        };
+        }
+        let overlaps = self.until.is_some_and(|until| export.taken_at <= until);
         let mut continues = overlaps;
         if let Some(Changes { header, .. }) = &changes {
             if header.restored && !overlaps {
