@@ -105,9 +105,8 @@ impl<'c, 's> Judge<'c, 's> {
             if !context.index.node_exists(&node.name) || node.is_virtual_kubelet() {
                 continue;
             }
-            let refusals = refused_on.get(node.name.as_str());
-            let refusals = refusals.map_or(&[][..], Vec::as_slice);
-            self.judge(node, refusals, &mut judged);
+            let reasons = refused_on.get(node.name.as_str());
+            self.judge(node, reasons.map_or(&[][..], Vec::as_slice), &mut judged);
         }
         judged
     }
@@ -168,17 +167,13 @@ impl<'c, 's> Judge<'c, 's> {
 
         for (family, refusal) in Family::BOTH.into_iter().zip(by_family) {
             if let Some((refused, severity)) = refusal {
-                let refused_pods = if severity == Severity::Info {
-                    0
-                } else {
-                    refused_pods
-                };
+                let is_intended = severity == Severity::Info;
                 found.refusals.push(NodeRefusal {
                     node,
                     family,
                     refused,
                     severity,
-                    refused_pods,
+                    refused_pods: if is_intended { 0 } else { refused_pods },
                     running_pods,
                 });
             }

@@ -140,6 +140,7 @@ impl<'s> Kinds<'s> {
             .flat_map(|of_node| of_node.waiting.iter().copied())
     }
 
+    /// Returns the pods on a node, which they name as in Calico or as in Kubernetes; `None` if there are none.
     fn of_node(&self, node: &Node) -> Option<&PodsOfNode<'s>> {
         node.names()
             .find_map(|name| self.of_nodes.get(Text::new(name).as_ref().packed()))

@@ -98,7 +98,7 @@ fn objects_in_scope(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> 
     {
         let is_in_networks = cidrs.iter().any(|cidr| scope.has_network(*cidr));
         if scope.is_everything() || scope.nodes.is_empty() && is_in_networks {
-            let fields = fields([("reservedCIDRs", joined(cidrs, ", "))]);
+            let fields = fields_with_values([("reservedCIDRs", joined(cidrs, ", "))]);
             add(
                 RESERVATIONS,
                 name,
@@ -167,13 +167,13 @@ fn objects_in_scope(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> 
     objects
 }
 
-/// Compares the fields of an object.
-fn field_changes(mut before: Fields, mut after: Fields) -> Vec<FieldChange> {
-    let names: BTreeSet<String> = before.keys().chain(after.keys()).cloned().collect();
+/// Compares the fields of an object, and returns those with different values, by name.
+fn field_changes(mut fields_before: Fields, mut fields_after: Fields) -> Vec<FieldChange> {
+    let names: BTreeSet<String> = fields_before.keys().chain(fields_after.keys()).cloned().collect();
     let mut changes = Vec::new();
     for field in names {
-        let before = before.remove(&field);
-        let after = after.remove(&field);
+        let before = fields_before.remove(&field);
+        let after = fields_after.remove(&field);
         if before != after {
             changes.push(FieldChange { field, before, after });
         }
@@ -182,7 +182,7 @@ fn field_changes(mut before: Fields, mut after: Fields) -> Vec<FieldChange> {
 }
 
 /// Collects the fields that have a value.
-fn fields<const N: usize>(named_values: [(&str, String); N]) -> Fields {
+fn fields_with_values<const N: usize>(named_values: [(&str, String); N]) -> Fields {
     let mut fields = Fields::new();
     for (name, value) in named_values {
         if !value.is_empty() {
@@ -195,7 +195,7 @@ fn fields<const N: usize>(named_values: [(&str, String); N]) -> Fields {
 /// Returns the fields of a pool that are compared.
 fn pool_fields(pool: &Pool) -> Fields {
     let uses = pool.allowed_uses.iter().map(|allowed| allowed.name());
-    fields([
+    fields_with_values([
         ("cidr", pool.cidr.to_string()),
         ("blockSize", pool.block_size.to_string()),
         ("disabled", pool.disabled.to_string()),
@@ -217,7 +217,7 @@ fn pool_fields(pool: &Pool) -> Fields {
 /// Returns the fields of a node that are compared.
 fn node_fields(node: &Node) -> Fields {
     let tainted = if node.tainted { "yes" } else { "" };
-    let mut fields = fields([
+    let mut fields = fields_with_values([
         (
             "orchRefs.nodeName",
             node.kubernetes_name.clone().unwrap_or_default(),
@@ -238,7 +238,7 @@ fn node_fields(node: &Node) -> Fields {
 /// Returns the fields of the cluster information that are compared.
 fn cluster_fields(cluster: &ClusterInformation) -> Fields {
     let ready = cluster.datastore_ready.map(|ready| ready.to_string());
-    fields([
+    fields_with_values([
         ("clusterGUID", cluster.guid.clone()),
         ("clusterType", cluster.cluster_type.clone()),
         ("calicoVersion", cluster.calico_version.clone()),
@@ -269,7 +269,7 @@ fn controllers_fields(configuration: &KubeControllersConfiguration) -> Fields {
         AssignIps::RequestedServicesOnly => "RequestedServicesOnly",
     });
     let grace = configuration.leak_grace_period.map(|grace| format!("{grace:#}"));
-    fields([
+    fields_with_values([
         ("node.leakGracePeriod", grace.unwrap_or_default()),
         ("loadBalancer.assignIPs", assigned.unwrap_or_default().to_owned()),
     ])

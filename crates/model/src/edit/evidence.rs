@@ -168,22 +168,25 @@ pub enum Found<'a> {
 }
 
 impl User {
+    /// True if both use the same addresses in the same state. Other fields of pods may differ.
     fn is_equivalent_to(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Pod(pod), Self::Pod(other)) => pod.uses_the_same(other),
-            _ => self == other,
+        if let Self::Pod(pod) = self
+            && let Self::Pod(other_pod) = other
+        {
+            return pod.uses_the_same(other_pod);
         }
+        self == other
     }
 
     /// True unless both are pods that share no address.
     fn may_use_the_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Pod(pod), Self::Pod(other)) => {
-                let others: Vec<IpAddr> = other.addresses().collect();
-                pod.addresses().any(|address| others.contains(&address))
-            }
-            _ => true,
+        if let Self::Pod(pod) = self
+            && let Self::Pod(other_pod) = other
+        {
+            let other_addresses: Vec<IpAddr> = other_pod.addresses().collect();
+            return pod.addresses().any(|address| other_addresses.contains(&address));
         }
+        true
     }
 }
 
