@@ -325,8 +325,8 @@ impl<'s> SnapshotStore<'s> {
         revision
     }
 
-    /// Reads the current entry under a key; `None` if there is none. Like each of Calico's reads, removes an object that is
-    /// marked deleted, in place of the client that marked it: it may never come to remove it.
+    /// Reads the current entry under a key; `None` if there is none. Like each of Calico's reads, removes an object
+    /// that is marked deleted, in place of the client that marked it: it may never come to remove it.
     fn read_finishing_deletion(&self, key: &Key) -> Option<Entry> {
         let found = self.current(key)?;
         if self.finishes_deletions && is_marked_deleted(&found.record) {

@@ -240,8 +240,8 @@ struct Name {
 }
 
 impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
-    /// Reads a file, twice if its items have no kind, and the list names its kind only after them, as programs do that sort
-    /// fields by name.
+    /// Reads a file, twice if its items have no kind, and the list names its kind only after them, as programs do that
+    /// sort fields by name.
     fn read_file(&mut self, path: &Path) -> Result<(), FileError> {
         if let Some(list_type) = self.read_pass(path, None)? {
             self.read_pass(path, Some(&list_type))?;
@@ -314,8 +314,8 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
         Ok(None)
     }
 
-    /// Passes an object to `take`, unless it is of a kind that is not read, or `take` has already got it. Returns true if
-    /// the object or its list names a kind, whichever that is.
+    /// Passes an object to `take`, unless it is of a kind that is not read, or `take` has already got it. Returns true
+    /// if the object or its list names a kind, whichever that is.
     fn take_object(&mut self, json: &[u8], list_type: Option<&TypeMeta>) -> bool {
         // An undecodable object has no known kind.
         let mut object: TypeMeta = serde_json::from_slice(json).unwrap_or_default();

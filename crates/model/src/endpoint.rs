@@ -86,8 +86,8 @@ impl Endpoint {
         }
     }
 
-    /// Packs the parts of an endpoint. To save memory, leaves out a name that Calico makes of the other parts, as it does
-    /// for nearly all endpoints.
+    /// Packs the parts of an endpoint. To save memory, leaves out a name that Calico makes of the other parts, as it
+    /// does for nearly all endpoints.
     pub fn new(parts: &EndpointParts<'_>, addresses: &[IpAddr]) -> Self {
         let EndpointParts {
             namespace,

@@ -156,8 +156,9 @@ impl Survey {
         batch
     }
 
-    /// Sorts the unread blocks of each pool by name, since reading in the order of keys costs an API server least. Begins
-    /// at the name of the next block, which differs between hosts, and continues with the first name after the last one.
+    /// Sorts the unread blocks of each pool by name, since reading in the order of keys costs an API server least.
+    /// Begins at the name of the next block, which differs between hosts, and continues with the first name after the
+    /// last one.
     fn sort_by_name(&mut self) {
         let Some(next) = self.unread.front() else {
             return;

@@ -239,8 +239,8 @@ fn refusal_with_pools(reason: Reason, calico_message: String, events: &[Event]) 
     }
 }
 
-/// Returns the reason for a refusal by the allocator's error. If the error is about pools, the events tell why they were
-/// passed over.
+/// Returns the reason for a refusal by the allocator's error. If the error is about pools, the events tell why they
+/// were passed over.
 fn reason_of_error(
     outlook: &Outlook<'_>,
     request: &NextAddress<'_>,
@@ -325,8 +325,8 @@ fn impossible_blocks(events: &[Event]) -> Option<Reason> {
     })
 }
 
-/// Returns the reason why no pool for LoadBalancer services serves the request: the one of the pool that came closest to
-/// serving it, or that there is no such pool.
+/// Returns the reason why no pool for LoadBalancer services serves the request: the one of the pool that came closest
+/// to serving it, or that there is no such pool.
 fn reason_of_pools_for_services(outlook: &Outlook<'_>, events: &[Event]) -> Reason {
     let is_for_services = |name: &str| {
         outlook

@@ -159,7 +159,8 @@ pub struct Outlook<'s> {
     fatal_reservation: Option<String>,
     /// The block limit of a node in a family; `None` for no limit.
     configured_limit: Option<u32>,
-    /// True if each node holds one block only: `windows_use_single_network` of the nodes' CNI configuration, if it is known.
+    /// True if each node holds one block only: `windows_use_single_network` of the nodes' CNI configuration, if it is
+    /// known.
     uses_single_block: Option<bool>,
     reserved: CidrSet,
     /// The open pools, by family. `None` if a selector does not parse, since Calico then refuses every request that
@@ -348,8 +349,8 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// Returns the answer for the next pod on a node, in the namespace that is served best. If a pod in a namespace without
-    /// labels gets no address, also tries each pool that serves only namespaces with certain labels.
+    /// Returns the answer for the next pod on a node, in the namespace that is served best. If a pod in a namespace
+    /// without labels gets no address, also tries each pool that serves only namespaces with certain labels.
     pub fn next_of_any(&self, node: &Node, family: Family) -> Answer {
         let ask = |pools: &[IpNet]| self.next(&NextAddress::new(&node.name, family, pools));
         let mut answer = ask(&[]);

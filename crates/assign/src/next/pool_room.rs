@@ -200,8 +200,8 @@ impl Outlook<'_> {
         }
     }
 
-    /// Adds the free addresses of the blocks in `held` that do not exist yet: users have affinities for them, and create
-    /// them. Leaves out those that would overlap existing blocks, since their addresses could be assigned twice.
+    /// Adds the free addresses of the blocks in `held` that do not exist yet: users have affinities for them, and
+    /// create them. Leaves out those that would overlap existing blocks, since their addresses could be assigned twice.
     fn add_pending(
         &self,
         room: &mut Room,

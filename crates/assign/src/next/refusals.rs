@@ -63,8 +63,9 @@ impl<'s> Outlook<'s> {
         self.remembered_refusal(node, family, named, any_namespace)
     }
 
-    /// Returns the reason why a pod gets no address; `Ok(None)` if it gets one. `labels` are those of its namespace; `None`
-    /// for a pod in whichever namespace. Asks the allocator only if no node with the same [`RefusalKey`] was asked before.
+    /// Returns the reason why a pod gets no address; `Ok(None)` if it gets one. `labels` are those of its namespace;
+    /// `None` for a pod in whichever namespace. Asks the allocator only if no node with the same [`RefusalKey`] was
+    /// asked before.
     ///
     /// # Errors
     /// If the answer depends on unknown data.

@@ -141,8 +141,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     }
 
     /// Releases all addresses of a handle. Skips blocks that cannot be decoded. If the handle's object, which names the
-    /// blocks, is missing or broken, searches the blocks of `node`, and also releases the addresses in `previous` that the
-    /// handle still has: the result of the ADD can name addresses in blocks of other nodes.
+    /// blocks, is missing or broken, searches the blocks of `node`, and also releases the addresses in `previous` that
+    /// the handle still has: the result of the ADD can name addresses in blocks of other nodes.
     async fn release_handle(&self, handle: &str, node: &str, previous: &[IpAddr]) -> Result<(), Error> {
         match self.allocator.release_by_handle_fully(handle).await {
             Ok(()) => {

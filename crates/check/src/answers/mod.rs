@@ -40,8 +40,8 @@ impl<'c, 's> Answers<'c, 's> {
         Self::on(context, context.snapshot)
     }
 
-    /// Prepares to answer as if the cluster had the blocks, affinities, pools and configuration of `changed`. `None` as for
-    /// [`Self::new`].
+    /// Prepares to answer as if the cluster had the blocks, affinities, pools and configuration of `changed`. `None` as
+    /// for [`Self::new`].
     pub(crate) fn on(context: &'c Context<'s>, changed: &'s Snapshot) -> Option<Self> {
         let configurations = Configurations::new(context);
         let outlook = Outlook::new(changed)?.configured(configurations.of_cluster());

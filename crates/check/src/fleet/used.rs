@@ -15,8 +15,8 @@ use crate::names::{name_of_claim, names_of_owners, short};
 pub struct Used {
     /// The blocks, ascending by CIDR, without duplicates.
     blocks: Vec<UsedBlock>,
-    /// For each block, the number of addresses in all blocks before it, and at the end the number of all addresses. Empty
-    /// by default.
+    /// For each block, the number of addresses in all blocks before it, and at the end the number of all addresses.
+    /// Empty by default.
     sums_before: Vec<u64>,
 }
 
@@ -60,8 +60,8 @@ impl UsedBlock {
 }
 
 impl Used {
-    /// Sorts blocks by CIDR, and counts the addresses in use before each of them, for [`Self::count_within`]. Leaves out
-    /// blocks without addresses. Of several blocks with one CIDR, keeps the first.
+    /// Sorts blocks by CIDR, and counts the addresses in use before each of them, for [`Self::count_within`]. Leaves
+    /// out blocks without addresses. Of several blocks with one CIDR, keeps the first.
     pub fn new(mut blocks: Vec<UsedBlock>) -> Self {
         blocks.retain(|block| !block.ordinals.is_empty());
         blocks.sort_by_key(|block| block.cidr);
@@ -116,8 +116,8 @@ impl Used {
         &self.blocks
     }
 
-    /// Counts the addresses in use within `region`. Looks at single addresses only in the few blocks that are larger than
-    /// the region.
+    /// Counts the addresses in use within `region`. Looks at single addresses only in the few blocks that are larger
+    /// than the region.
     pub fn count_within(&self, region: IpNet) -> u64 {
         let positions_inside = inside(&self.blocks, region, |block| block.cidr);
         let sum_before = |position: usize| self.sums_before.get(position).copied().unwrap_or(0);

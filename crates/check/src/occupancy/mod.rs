@@ -269,8 +269,8 @@ impl Sum {
         }
     }
 
-    /// Returns the address counts of the region whose taken addresses were added. Each address counts as one thing only:
-    /// as taken, else as unknown, else as reserved, else as free. `total` and `size` include the taken addresses.
+    /// Returns the address counts of the region whose taken addresses were added. Each address counts as one thing
+    /// only: as taken, else as unknown, else as reserved, else as free. `total` and `size` include the taken addresses.
     fn tally(self, total: u128, size: &Parts) -> Tally {
         let taken = self.in_use + self.cooling + self.windows_reserved;
         let unknown = size.unknown.saturating_sub(self.taken.unknown);

@@ -344,8 +344,8 @@ fn explain_pod(
     Some(Explanation::new(Some(pod), &node, state))
 }
 
-/// Returns the addresses that a pod has; empty if it has none. Includes those that [`Pod::addresses`] leaves out: addresses
-/// that bypass IPAM, and those in the status of a pod whose annotation from Calico is blank.
+/// Returns the addresses that a pod has; empty if it has none. Includes those that [`Pod::addresses`] leaves out:
+/// addresses that bypass IPAM, and those in the status of a pod whose annotation from Calico is blank.
 fn addresses_of(pod: &Pod) -> Vec<IpAddr> {
     let owned: Vec<IpAddr> = pod.addresses().collect();
     if !owned.is_empty() {
@@ -499,8 +499,8 @@ impl Explanation {
 }
 
 impl Answers<'_, '_> {
-    /// True if the nodes' CNI configuration decides which families a pod's addresses have. False if an annotation of the
-    /// pod or its namespace decides, or the pod's virtual machine.
+    /// True if the nodes' CNI configuration decides which families a pod's addresses have. False if an annotation of
+    /// the pod or its namespace decides, or the pod's virtual machine.
     fn has_configured_families(&self, pod: &Pod) -> bool {
         let namespace = self.outlook.namespace(&pod.namespace().to_string());
         let namespace_decides =

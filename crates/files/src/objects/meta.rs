@@ -164,8 +164,8 @@ impl<'a> Meta<'a> {
         parse_time(self.created.as_deref()?)
     }
 
-    /// Reduces the metadata to the part that an export keeps: identity, version, times, and the wanted labels, annotations
-    /// and owners.
+    /// Reduces the metadata to the part that an export keeps: identity, version, times, and the wanted labels,
+    /// annotations and owners.
     pub(crate) fn for_export(mut self, wanted: Wanted) -> Self {
         // In protobuf, the time is a number, which is not written. An export has it as text in one form only.
         self.created = self.created_at().map(|created| Cow::Owned(created.to_string()));

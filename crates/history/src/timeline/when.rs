@@ -190,8 +190,8 @@ fn latest_times(sorted: &[Anchor]) -> Vec<Timestamp> {
     latest
 }
 
-/// Returns for each position the earliest time of a write at or after it; `None` if no write follows. Only the time of a
-/// write bounds the times of earlier writes: a record that was stored again has an older time than its write.
+/// Returns for each position the earliest time of a write at or after it; `None` if no write follows. Only the time of
+/// a write bounds the times of earlier writes: a record that was stored again has an older time than its write.
 fn earliest_times_of_writes(sorted: &[Anchor]) -> Vec<Option<Timestamp>> {
     let mut earliest = Vec::new();
     let mut earliest_so_far: Option<Timestamp> = None;

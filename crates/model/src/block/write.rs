@@ -30,7 +30,8 @@ impl Serialize for Block {
 }
 
 impl Block {
-    /// True if both blocks are the same, apart from the sequence numbers of the block and its addresses, which may differ.
+    /// True if both blocks are the same, apart from the sequence numbers of the block and its addresses, which may
+    /// differ.
     pub fn differs_only_in_sequences(&self, other: &Self) -> bool {
         // Names all fields, so that a new one cannot be forgotten here.
         let Self {

@@ -223,8 +223,9 @@ fn number_of(block: IpNet) -> Option<u64> {
     Some(u64::from(block.addr().to_bits()) << 8 | u64::from(block.prefix_len()))
 }
 
-/// Returns the positions of the blocks of a typical handle: it claims one address in one block, with [`NO_BLOCK`] as the
-/// second position, or one address of each family. `None` for any other handle, or if `position_of` finds no such block.
+/// Returns the positions of the blocks of a typical handle: it claims one address in one block, with [`NO_BLOCK`] as
+/// the second position, or one address of each family. `None` for any other handle, or if `position_of` finds no such
+/// block.
 fn typical_blocks(handle: &Handle, position_of: impl Fn(IpNet) -> Option<u32>) -> Option<[u32; 2]> {
     let mut blocks = handle.blocks();
     let (first, first_count) = blocks.next()?;
