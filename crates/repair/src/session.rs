@@ -26,10 +26,10 @@ use crate::step::groups;
 pub struct Options {
     /// The command to record in the journal, such as `release --leaked`.
     pub command: String,
-    /// The path of the journal. Unless `begun` is set, no file may exist there.
+    /// The path of the journal. Unless `journal_so_far` is set, no file may exist there.
     pub journal: PathBuf,
     /// The journal of earlier writes of the same run, which is continued instead of creating a new one.
-    pub begun: Option<Arc<Journal>>,
+    pub journal_so_far: Option<Arc<Journal>>,
     /// True if the run will write more after this call. The journal is then left open and returned in
     /// [`Execution::journal`], unless the run fails or is interrupted.
     pub keep_journal_open: bool,
@@ -47,7 +47,7 @@ impl Options {
         Self {
             command: command.to_owned(),
             journal: journal.into(),
-            begun: None,
+            journal_so_far: None,
             keep_journal_open: false,
             lock: false,
             events: Arc::new(|_| {}),
@@ -132,8 +132,8 @@ pub(crate) async fn carry_out(
         datastore: writer.kind(),
         location: datastore.location(),
     };
-    let journal = match (&options.begun, &options.disk) {
-        (Some(begun), _) => Arc::clone(begun),
+    let journal = match (&options.journal_so_far, &options.disk) {
+        (Some(journal), _) => Arc::clone(journal),
         (None, Some(disk)) => Arc::new(Journal::create_on(disk, &options.journal, &header)?),
         (None, None) => Arc::new(Journal::create(&options.journal, &header)?),
     };
@@ -234,19 +234,25 @@ fn check_consent(consent: &Consent, purpose: &Purpose) -> Result<()> {
     Ok(())
 }
 
-/// Refuses the ClusterInformation of a cluster other than the one that the plan or journal was made for.
-pub(crate) fn check_guid(information: Option<&Stored>, what: &'static str, cluster: &str) -> Result<()> {
-    let information = information.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
-    let found = match information {
-        Some(information) => information.guid,
-        None => String::new(),
-    };
-    if found == cluster {
+/// Refuses the ClusterInformation of a cluster other than the one with the GUID `planned`, for which the `plan` or
+/// `journal` was made. Without a ClusterInformation that can be decoded, a cluster has an empty GUID.
+pub(crate) fn check_guid(
+    stored: Option<&Stored>,
+    plan_or_journal: &'static str,
+    planned: &str,
+) -> Result<()> {
+    let mut found = String::new();
+    if let Some(stored) = stored
+        && let Ok(information) = ClusterInformation::parse(&stored.raw)
+    {
+        found = information.guid;
+    }
+    if found == planned {
         return Ok(());
     }
     Err(RepairError::OtherCluster {
-        what,
-        planned: cluster.to_owned(),
+        what: plan_or_journal,
+        planned: planned.to_owned(),
         found,
     })
 }

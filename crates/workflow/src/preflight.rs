@@ -52,7 +52,7 @@ impl Run<'_> {
     ) -> Result<()> {
         self.check_limit(changes)?;
         self.access.datastore.may_write(sources, writing.lock).await?;
-        if self.begun.is_none() {
+        if self.journal_so_far.is_none() {
             check_place(&self.intent.journal_of(writing, cluster)?)?;
         }
         Ok(())
@@ -91,10 +91,10 @@ impl Run<'_> {
         Ok(stays_locked)
     }
 
-    /// Names a run that did not finish, and what to do about it: the plan does not contain what that run has left, unless
-    /// it was asked for. The second part of a run says nothing again.
+    /// Names a run that did not finish, and what to do about it: the plan does not contain what that run has left,
+    /// unless it was asked for. The second part of a run says nothing again.
     pub(crate) fn tell_of_unfinished(&self, cluster: &str) {
-        if self.begun.is_some() || !self.access.datastore.is_live() {
+        if self.journal_so_far.is_some() || !self.access.datastore.is_live() {
             return;
         }
         let Some(unfinished) = Unfinished::find(&self.intent.folders(), cluster) else {

@@ -149,14 +149,15 @@ fn read<P: Past>(exports: &[Archived], past: P, operator: &dyn Operator) -> Resu
     Ok(reader.finish())
 }
 
-/// Returns the relation of an exported state to the one before it, `last`: whether all changes in between are recorded,
-/// only the two exports can be compared, or nothing is known.
+/// Returns how the period of an export, `next`, follows the period of the export before it: with all changes in between
+/// recorded, with two exports to compare, or with nothing known about the time in between.
 fn relation(last: Option<&Reached>, next: &Reached) -> Follows {
     let Some(last) = last else {
         return Follows::Nothing;
     };
-    // The later one of two exports without a recording between them.
-    if !last.is_recorded && last.until < next.from {
+    let has_gap = last.until < next.from;
+    if has_gap && !last.is_recorded {
+        // Nothing was recorded after the last export, so only the states of both exports are known.
         return Follows::Export;
     }
     if next.continues {

@@ -67,8 +67,8 @@ impl Intent {
 pub(crate) struct Run<'a> {
     pub access: Access<'a>,
     pub intent: &'a Intent,
-    /// The journal of earlier writes in this run.
-    pub begun: Option<Arc<Journal>>,
+    /// The journal of earlier writes in this run; `None` if it has written nothing.
+    pub journal_so_far: Option<Arc<Journal>>,
     /// True to leave the journal open after the next writes, because more will follow.
     pub keep_journal_open: bool,
     /// The reason why a run that writes would be refused, if this run only plans.
@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
         Self {
             access,
             intent,
-            begun: None,
+            journal_so_far: None,
             keep_journal_open: false,
             refusal: None,
             has_unlocked: Cell::new(false),
@@ -145,17 +145,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The error when the operator does not agree.
+    /// The error when the operator does not agree, which says what this run has already changed.
     fn declined(&self) -> Failure {
-        match &self.begun {
-            Some(begun) => {
-                let undo = Call::to(["undo", &begun.path().to_string_lossy()]);
-                Failure::refused("aborted; what was written before this question stays")
-                    .hint(Hint::new("to restore what was there: {}", [undo]))
-            }
-            None if self.has_unlocked.get() => Failure::refused("aborted; only the lock was removed"),
-            None => Failure::declined(),
+        if let Some(journal) = &self.journal_so_far {
+            let undo = Call::to(["undo", &journal.path().to_string_lossy()]);
+            return Failure::refused("aborted; what was written before this question stays")
+                .hint(Hint::new("to restore what was there: {}", [undo]));
         }
+        if self.has_unlocked.get() {
+            return Failure::refused("aborted; only the lock was removed");
+        }
+        Failure::declined()
     }
 
     /// Refuses to write if etcd and Kubernetes may belong to different clusters, unless the operator named the context.

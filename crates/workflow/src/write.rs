@@ -99,7 +99,7 @@ impl Run<'_> {
             return Ok((repaired, None));
         };
         let rest = Self {
-            begun: Some(journal),
+            journal_so_far: Some(journal),
             keep_journal_open: false,
             ..first
         };
@@ -206,8 +206,8 @@ impl Run<'_> {
         cluster: &str,
         work: impl AsyncFnOnce(Options) -> Result<Execution, RepairError>,
     ) -> Result<Executed> {
-        let journal = match &self.begun {
-            Some(begun) => begun.path().to_owned(),
+        let journal = match &self.journal_so_far {
+            Some(journal) => journal.path().to_owned(),
             None => self.intent.journal_of(writing, cluster)?,
         };
         let guard = WritingNow::begin();
@@ -224,7 +224,7 @@ impl Run<'_> {
         });
 
         let options = Options {
-            begun: self.begun.clone(),
+            journal_so_far: self.journal_so_far.clone(),
             keep_journal_open: self.keep_journal_open,
             lock: writing.lock,
             events,
@@ -234,7 +234,7 @@ impl Run<'_> {
         };
         let mut work = pin!(work(options));
         let operator = self.access.operator;
-        let mut is_announced = self.begun.is_some();
+        let mut is_announced = self.journal_so_far.is_some();
         let mut is_stopping = false;
         let execution = loop {
             tokio::select! {

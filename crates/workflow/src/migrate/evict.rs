@@ -29,10 +29,10 @@ type Owner = (String, Controller);
 
 /// The result of evicting a batch of pods.
 #[derive(Default)]
-struct Batch {
+struct BatchResult {
     /// The owners of evicted pods, by pod UID.
     evicted: BTreeMap<String, Owner>,
-    /// Reasons why KubeVirt does not migrate virtual machines, by pod UID.
+    /// The virtual machines that KubeVirt does not migrate, with the reasons, by pod UID.
     refused: BTreeMap<String, String>,
     /// True if a pod was evicted, was already gone, or was refused permanently.
     has_moved: bool,
@@ -60,6 +60,12 @@ impl fmt::Display for Progress {
 }
 
 impl Progress {
+    /// Counts one more evicted pod, which no longer remains.
+    fn count_evicted(&self) {
+        self.evicted.set(self.evicted.get() + 1);
+        self.remaining.set(self.remaining.get().saturating_sub(1));
+    }
+
     fn interrupted(&self) -> Failure {
         Failure::new(Kind::Interrupted, format!("interrupted: {self}"))
             .hint(Hint::new("the same command continues: {}", [Call::again()]))
@@ -146,64 +152,58 @@ impl Eviction {
                 return Ok(());
             };
 
-            let batch = self.evict_batch(workloads, &remaining, progress).await?;
-            refused.extend(batch.refused);
-            if batch.has_moved {
+            let result = self.evict_batch(workloads, &remaining, progress).await?;
+            refused.extend(result.refused);
+            if result.has_moved {
                 stuck_since = None;
             } else if stuck_since.get_or_insert_with(Instant::now).elapsed() >= self.patience() {
                 return Err(self.stuck(first, remaining.len(), ending.len()));
             }
-            if batch.evicted.is_empty() {
+            if result.evicted.is_empty() {
                 sleep(POLL).await;
                 continue;
             }
 
-            evicted.extend(batch.evicted.keys().cloned());
-            self.wait_until_back(workloads, &pods, &batch.evicted, pool)
+            evicted.extend(result.evicted.keys().cloned());
+            self.wait_until_back(workloads, &pods, &result.evicted, pool)
                 .await?;
             sleep(Duration::try_from(self.pause).unwrap_or_default()).await;
         }
     }
 
-    /// Evicts as many pods as may be absent at the same time.
+    /// Evicts pods until as many are evicted as may be absent at the same time, or there are no further pods.
     async fn evict_batch(
         &self,
         workloads: &Workloads,
         remaining: &[&WorkloadPod],
         progress: &Progress,
-    ) -> Result<Batch> {
-        let mut batch = Batch::default();
+    ) -> Result<BatchResult> {
+        let most_absent = self.batch.max(1);
+        let mut result = BatchResult::default();
         for pod in remaining {
-            if batch.evicted.len() >= self.batch.max(1) {
+            if result.evicted.len() >= most_absent {
                 break;
             }
+            // Nothing would create a pod without a controller again.
             let Some(controller) = &pod.controller else {
                 continue;
             };
-            progress.is_asking.set(true);
-            let answer = match controller.kind.as_str() {
-                MACHINE => workloads.live_migrate(pod, &controller.name).await,
-                _ => workloads.evict(pod).await,
-            };
-            progress.is_asking.set(false);
-            let answer = answer?;
-            batch.has_moved |= answer != Evicted::NotNow;
+            let answer = request_eviction(workloads, pod, controller, progress).await?;
+            result.has_moved |= answer != Evicted::NotNow;
             match answer {
                 Evicted::Yes => {
-                    progress.evicted.set(progress.evicted.get() + 1);
-                    let remaining = progress.remaining.get();
-                    progress.remaining.set(remaining.saturating_sub(1));
+                    progress.count_evicted();
                     let owner = (pod.namespace.clone(), controller.clone());
-                    batch.evicted.insert(pod.uid.clone(), owner);
+                    result.evicted.insert(pod.uid.clone(), owner);
                 }
                 Evicted::Refused(reason) => {
-                    let machine = format!("{}/{}: {reason}", pod.namespace, controller.name);
-                    batch.refused.insert(pod.uid.clone(), machine);
+                    let machine_and_reason = format!("{}/{}: {reason}", pod.namespace, controller.name);
+                    result.refused.insert(pod.uid.clone(), machine_and_reason);
                 }
                 Evicted::Gone | Evicted::NotNow => {}
             }
         }
-        Ok(batch)
+        Ok(result)
     }
 
     /// The error if no pod moved for [`Self::patience`]: budgets protect pods, or evicted pods have not ended.
@@ -280,6 +280,23 @@ impl Eviction {
             sleep(POLL).await;
         }
     }
+}
+
+/// Requests the eviction of a pod, or the live migration of a virtual machine. While the answer is awaited, `progress`
+/// says so, in case a signal ends the run.
+async fn request_eviction(
+    workloads: &Workloads,
+    pod: &WorkloadPod,
+    controller: &Controller,
+    progress: &Progress,
+) -> Result<Evicted> {
+    progress.is_asking.set(true);
+    let answer = match controller.kind.as_str() {
+        MACHINE => workloads.live_migrate(pod, &controller.name).await,
+        _ => workloads.evict(pod).await,
+    };
+    progress.is_asking.set(false);
+    Ok(answer?)
 }
 
 /// Warns of pods that an annotation pins to the old pool, and of virtual machines that KubeVirt does not migrate.

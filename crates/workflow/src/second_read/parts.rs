@@ -22,8 +22,8 @@ pub(crate) enum Part {
     Rest,
 }
 
-/// Plans and writes. If some of the changes need a second read, the others are written first. `try_plan` tries a plan in
-/// memory.
+/// Plans and writes. If some of the changes need a second read, the others are written first. `try_plan` tries a plan
+/// in memory.
 pub(crate) async fn write_in_parts(
     run: Run<'_>,
     criteria: &Criteria,
@@ -50,8 +50,8 @@ pub(crate) async fn write_in_parts(
     run.write(try_plan(seen, plan, Part::First)?, passed).await
 }
 
-/// Returns the changes that need no second read, and the number of those that need one. `None` if there are not both, or
-/// if nothing will be written.
+/// Returns the changes that need no second read, and the number of those that need one. `None` if there are not both,
+/// or if nothing will be written.
 async fn plan_first(
     run: &Run<'_>,
     criteria: &Criteria,
@@ -111,7 +111,7 @@ async fn finish(
     second: Result<Option<Repaired>>,
 ) -> Result<Repaired> {
     let is_closed = matches!(&second, Ok(Some(Repaired { run: Some(_), .. })));
-    if let Some(journal) = &run.begun
+    if let Some(journal) = &run.journal_so_far
         && !is_closed
     {
         if matches!(&second, Ok(None)) {
