@@ -78,8 +78,8 @@ pub(crate) trait Task: Send + Sync {
     fn reads_first(&self) -> Vec<Key> {
         self.reads()
     }
-    /// Returns objects that were read for the plan, and that the first attempt does not read: its write compares each of
-    /// them with the version that was read.
+    /// Returns objects that were read for the plan, and that the first attempt does not read: its write compares each
+    /// of them with the version that was read.
     fn known(&self) -> Objects {
         Objects::new()
     }
@@ -338,13 +338,19 @@ pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
 }
 
 impl Execution {
-    /// Counts a step that has ended, and adds its conflicts.
+    /// Counts a step that has ended by how it ended, and adds its conflicts and omissions. Of several failures, the
+    /// first one stays.
     fn note(&mut self, group: &Group, ended: Ended, omissions: Vec<Omission>) {
         match ended {
             Ended::Written => {
                 self.written += 1;
-                let cooling = cooling_of(group, &omissions);
-                self.cooling = self.cooling.into_iter().chain(cooling).reduce(Cooling::and);
+                // Adds the released addresses of this step to those of earlier steps.
+                let cooling_of_step = cooling_of(group, &omissions);
+                self.cooling = self
+                    .cooling
+                    .into_iter()
+                    .chain(cooling_of_step)
+                    .reduce(Cooling::and);
             }
             Ended::Partly(reason) => {
                 self.partly += 1;
@@ -352,6 +358,7 @@ impl Execution {
                 self.conflicts.push(conflict_of_step(group, reason));
             }
             Ended::Already if omissions.is_empty() => self.already += 1,
+            // Everything that needed a write was omitted.
             Ended::Already => self.aborted += 1,
             Ended::Conflict(reason) => {
                 self.aborted += 1;
@@ -373,7 +380,8 @@ impl Execution {
         self.note_omissions(group, omissions);
     }
 
-    /// Adds the conflicts that made a step omit some of its parts. Parts that fail for the same reason are reported once.
+    /// Adds the conflicts that made a step omit some of its parts. Parts that fail for the same reason are reported
+    /// once.
     fn note_omissions(&mut self, group: &Group, omissions: Vec<Omission>) {
         let mut conflicts: Vec<Conflict> = Vec::new();
         for omission in omissions {

@@ -33,11 +33,11 @@ pub(super) fn writes(step: &Step, limits: Limits) -> Vec<Vec<Piece>> {
     if limits.changes == 1 {
         return one_by_one(step, limits.affinity_first);
     }
-    let most = limits.changes.min(limits.conditions);
+    let max_comparisons = limits.changes.min(limits.conditions);
     if step.block_part().is_some() {
-        block_at_once(step, most)
+        block_at_once(step, max_comparisons)
     } else {
-        pack_parts(step, most)
+        pack_parts(step, max_comparisons)
     }
 }
 
@@ -67,12 +67,12 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
 /// Packs a block that is created or replaced into one write, with all of its addresses: between several writes, an
 /// address in use would be free. If one write cannot compare all objects, the block is written alone, and the other
 /// objects in as few writes as possible.
-fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
+fn block_at_once(step: &Step, max_comparisons: usize) -> Vec<Vec<Piece>> {
     let mut compared: HashSet<Key> = HashSet::new();
     for part in &step.parts {
         compared.extend(compared_keys(part, &part.edits));
     }
-    if compared.len() <= most {
+    if compared.len() <= max_comparisons {
         let mut pieces = Vec::new();
         for (index, part) in step.parts.iter().enumerate() {
             pieces.push(Piece {
@@ -88,13 +88,13 @@ fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     if let Some(part) = step.block_part() {
         evidence_keys.extend(part.evidence.iter().map(|(key, _)| key));
     }
-    let most_objects = most.saturating_sub(evidence_keys.len()).max(1);
+    let max_objects = max_comparisons.saturating_sub(evidence_keys.len()).max(1);
     let mut writes: Vec<Vec<Piece>> = Vec::new();
     let mut objects_in_last = 0;
     let mut is_full = true;
     for (key, edits) in step.by_object() {
         let is_block = matches!(key, Key::Block(_));
-        if is_full || is_block || objects_in_last == most_objects {
+        if is_full || is_block || objects_in_last == max_objects {
             writes.push(Vec::new());
             objects_in_last = 0;
         }
@@ -109,32 +109,32 @@ fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     writes
 }
 
-/// Packs as many parts into each write as `most` comparisons allow: one comparison for each object that changes, and
-/// one for each piece of evidence.
-fn pack_parts(step: &Step, most: usize) -> Vec<Vec<Piece>> {
-    let of_whole: HashSet<Key> = step
-        .evidence_of_whole()
-        .iter()
-        .map(|(key, _)| key.clone())
-        .collect();
+/// Packs as many parts into each write as `max_comparisons` allow: one comparison for each object that changes, and one
+/// for each piece of evidence. Divides a part only if it does not fit into a write of its own.
+fn pack_parts(step: &Step, max_comparisons: usize) -> Vec<Vec<Piece>> {
+    let mut evidence_of_step: HashSet<Key> = HashSet::new();
+    for (key, _) in step.evidence_of_whole() {
+        evidence_of_step.insert(key.clone());
+    }
     let mut packer = Packer {
-        most,
-        compared: of_whole.clone(),
-        of_whole,
+        max_comparisons,
+        compared: evidence_of_step.clone(),
+        evidence_of_step,
         writes: Vec::new(),
     };
 
     for (index, part) in step.parts.iter().enumerate() {
         let keys = compared_keys(part, &part.edits);
-        let all_edits: Vec<usize> = (0..part.edits.len()).collect();
-        if keys.union(&packer.of_whole).count() <= most {
+        let fits_into_one_write = keys.union(&packer.evidence_of_step).count() <= max_comparisons;
+        if fits_into_one_write {
+            let all_edits: Vec<usize> = (0..part.edits.len()).collect();
             packer.add(index, &all_edits, keys);
-            continue;
-        }
-        // The deletion of a handle and of its copies under other IDs can take more than one write.
-        for edit in all_edits {
-            let keys_of_edit = compared_keys(part, &part.edits[edit..=edit]);
-            packer.add(index, &[edit], keys_of_edit);
+        } else {
+            // Only the deletion of a handle and of its many copies under other IDs is that large.
+            for (edit_index, edit) in part.edits.iter().enumerate() {
+                let keys_of_edit = compared_keys(part, std::slice::from_ref(edit));
+                packer.add(index, &[edit_index], keys_of_edit);
+            }
         }
     }
     packer.writes
@@ -143,9 +143,9 @@ fn pack_parts(step: &Step, most: usize) -> Vec<Vec<Piece>> {
 /// The writes of a step while parts are added to them.
 struct Packer {
     /// The maximum number of comparisons of a write.
-    most: usize,
+    max_comparisons: usize,
     /// The evidence of the whole step, which each write compares.
-    of_whole: HashSet<Key>,
+    evidence_of_step: HashSet<Key>,
     /// The objects that the last write compares.
     compared: HashSet<Key>,
     writes: Vec<Vec<Piece>>,
@@ -155,9 +155,9 @@ impl Packer {
     /// Adds edits of a part, which need comparisons of `keys`, to the last write if it has room, or else to a new one.
     fn add(&mut self, part: usize, edits: &[usize], keys: HashSet<Key>) {
         let added = keys.iter().filter(|key| !self.compared.contains(*key)).count();
-        if self.writes.is_empty() || self.compared.len() + added > self.most {
+        if self.writes.is_empty() || self.compared.len() + added > self.max_comparisons {
             self.writes.push(Vec::new());
-            self.compared.clone_from(&self.of_whole);
+            self.compared.clone_from(&self.evidence_of_step);
         }
         self.compared.extend(keys);
 

@@ -82,9 +82,9 @@ impl Task for WriteTask {
         let mut pieces: Vec<&Piece> = self.pieces.iter().collect();
         pieces.retain(|piece| !omitted.has(&self.part(piece).unit));
 
-        let failing = self.failing(&pieces, |piece| self.why_not(piece, objects, omitted, now));
-        if !failing.is_empty() {
-            return self.omit(failing, omitted);
+        let refused = self.failing(&pieces, |piece| self.why_not(piece, objects, omitted, now));
+        if !refused.is_empty() {
+            return self.omit(refused, omitted);
         }
 
         if self.is_created_for_none(&pieces) {
@@ -92,24 +92,16 @@ impl Task for WriteTask {
         }
         let planned = pieces.iter().flat_map(|piece| piece.edits(&self.step));
         let edits: Vec<Cow<'_, Edit>> = planned.map(|edit| self.still_due(edit, objects)).collect();
-        let error = match apply_to(edits.iter().map(Cow::as_ref), objects, now) {
-            Ok(changes) => return self.write(&pieces, changes, objects),
-            Err(error) => error,
-        };
-
-        // Pieces that cannot be applied by themselves are left out. Addresses need the block in which they are recorded.
-        let block = pieces.iter().find(|piece| self.part(piece).unit == Unit::Block);
-        let why_not_alone = |piece: &Piece| {
-            let block = block.filter(|block| block.part != piece.part);
-            let block_edits = block.into_iter().flat_map(|block| block.edits(&self.step));
-            let applied = apply_to(block_edits.chain(piece.edits(&self.step)), objects, now);
-            applied.err().map(|error| error.to_string())
-        };
-        let failing = self.failing(&pieces, why_not_alone);
-        if failing.is_empty() {
-            return Decision::Conflict(error.to_string());
+        match apply_to(edits.iter().map(Cow::as_ref), objects, now) {
+            Ok(changes) => self.write(&pieces, changes, objects),
+            Err(error) => {
+                let inapplicable = self.inapplicable(&pieces, objects, now);
+                if inapplicable.is_empty() {
+                    return Decision::Conflict(error.to_string());
+                }
+                self.omit(inapplicable, omitted)
+            }
         }
-        self.omit(failing, omitted)
     }
 }
 
@@ -250,6 +242,20 @@ impl WriteTask {
             }
         }
         omissions
+    }
+
+    /// Returns an omission for each part whose edits cannot be applied without those of other parts. Only the block's
+    /// edits are applied before them, since an address needs the block in which it is recorded.
+    fn inapplicable(&self, pieces: &[&Piece], objects: &Objects, now: Timestamp) -> Vec<Omission> {
+        let block_piece = pieces.iter().find(|piece| self.part(piece).unit == Unit::Block);
+        self.failing(pieces, |piece| {
+            let other_block_piece = block_piece.filter(|block_piece| block_piece.part != piece.part);
+            let block_edits = other_block_piece
+                .into_iter()
+                .flat_map(|block| block.edits(&self.step));
+            let applied = apply_to(block_edits.chain(piece.edits(&self.step)), objects, now);
+            applied.err().map(|error| error.to_string())
+        })
     }
 
     /// Returns the reason not to write a part, if there is one. Does not check whether the part's own edits can be
