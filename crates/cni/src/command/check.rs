@@ -11,20 +11,23 @@ use crate::machine::Owner;
 use crate::ownership;
 use crate::protocol::CniError;
 
-/// Checks that the container or its machine has each address in `prevResult` or, if none is listed there, at least one
-/// address.
+/// Checks that the addresses in `prevResult` are allocated to the container, or to its virtual machine. If `prevResult`
+/// lists none, checks that at least one address is.
 ///
 /// # Errors
 /// If an address is missing or has another owner, the machine's addresses are not for this pod, or the datastore fails.
 pub(crate) async fn check(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
     let found = ownership::find_owner(call, allocator).await?;
-    // The machine's addresses do not belong to this pod. If the pod is gone, its container's addresses are compared.
+    // A pod that may not use the addresses is refused, as by ADD. The container of a pod that is gone can still have
+    // its own.
+    let is_pod_gone = found.owner == Owner::PodIsGone;
     if let Some(refusal) = found.refusal
-        && found.owner != Owner::PodIsGone
+        && !is_pod_gone
     {
         return Err(refusal);
     }
+    // A virtual machine keeps its addresses on other nodes, so they belong to its own handle.
     let handle = match &found.owner {
         Owner::Machine(machine) => machine.handle(&call.configuration.name),
         Owner::Container | Owner::PodIsGone => call.identity.handle.clone(),

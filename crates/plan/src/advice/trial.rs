@@ -114,8 +114,8 @@ impl<'b, 's> Trials<'b, 's> {
         &self.basis
     }
 
-    /// Tries a remedy. Returns the cure; `None` if it has no effect. The cure has no effect to show if the remedy cannot be
-    /// tried, because it is outside the datastore, or because too many others were.
+    /// Tries a remedy. Returns the cure; `None` if it has no effect. The cure has no effect to show if the remedy
+    /// cannot be tried, because it is outside the datastore, or because too many others were.
     pub(super) fn cure(&mut self, remedy: Remedy) -> Option<Cure> {
         let remedy = self.within_scope(remedy)?;
         if is_outside(&remedy) {
@@ -156,7 +156,7 @@ impl<'b, 's> Trials<'b, 's> {
         Some(remedy)
     }
 
-    /// Tries a remedy, and returns its effect; `None` if it changes nothing.
+    /// Tries a remedy, and returns its effect; `None` if it changes nothing or cannot be carried out.
     fn effect(&mut self, remedy: &Remedy) -> Option<Effect> {
         match remedy {
             Remedy::Configure(settings) => {
@@ -165,23 +165,27 @@ impl<'b, 's> Trials<'b, 's> {
                 if after == before {
                     return None;
                 }
-                let mut effect = self.with_world(|world| world.ipam_config = Some(after));
+                let mut effect = self.effect_of_settings(|world| world.ipam_config = Some(after));
+                // With strict affinity, Calico's allocator borrows no more addresses. The effect names the present
+                // ones.
                 if after.strict_affinity && !before.strict_affinity {
                     effect.borrowed = self.basis.context.borrowed_if_strict();
                 }
                 Some(effect)
             }
             Remedy::ChangePool { pool, change } => {
+                // The allocator's copy has the same pools in the same order.
                 let mut pools = self.basis.snapshot.pools.iter();
                 let position = pools.position(|stored| stored.value.name == *pool)?;
-                Some(self.with_world(|world| change_pool(&mut world.pools[position].value, *change)))
+                Some(self.effect_of_settings(|world| change_pool(&mut world.pools[position].value, *change)))
             }
-            _ => self.of_plan(remedy),
+            _ => self.effect_of_plan(remedy),
         }
     }
 
-    /// Tries a remedy that the planners carry out.
-    fn of_plan(&mut self, remedy: &Remedy) -> Option<Effect> {
+    /// Tries a remedy that the planners carry out, on the objects that its plan changes. Returns `None` if the plan has
+    /// no changes, or its changes cannot be applied.
+    fn effect_of_plan(&mut self, remedy: &Remedy) -> Option<Effect> {
         let at_once = self.plan(remedy)?;
         let seen_once = |plan: &Plan| {
             plan.skipped
@@ -310,8 +314,8 @@ impl<'b, 's> Trials<'b, 's> {
         !self.refused.is_empty() || self.asking.is_some()
     }
 
-    /// Changes what the allocator reads, asks it, and undoes the change.
-    fn with_world(&mut self, change: impl FnOnce(&mut Snapshot)) -> Effect {
+    /// Changes the pools or the configuration that the allocator reads, asks it, and undoes the change.
+    fn effect_of_settings(&mut self, change: impl FnOnce(&mut Snapshot)) -> Effect {
         let world = self.world();
         let pools = world.pools.clone();
         let config = world.ipam_config;

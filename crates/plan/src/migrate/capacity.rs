@@ -123,34 +123,37 @@ pub fn capacity_in(snapshot: &mut Snapshot, pools: Vec<Pool>, users: &[User]) ->
 
 const UNKNOWN: &str = "the settings of the allocator, or objects that it needs, cannot be read";
 
-/// Runs the allocator, node by node, for one address per user. Services are left out.
+/// Returns the addresses that the allocator finds on each node for the users there, one for each user. Services are
+/// left out, since they are on no node.
 fn assign_to<'u>(
     snapshot: &Snapshot,
     family: Family,
     users: impl Iterator<Item = &'u User>,
 ) -> Vec<NodeCapacity> {
-    let mut demand: BTreeMap<&str, NodeNeed> = BTreeMap::new();
+    let mut need_by_node: BTreeMap<&str, NodeNeed> = BTreeMap::new();
     for user in users {
         match user.kind {
-            UserKind::Pod | UserKind::Endpoint => demand.entry(&user.node).or_default().workloads += 1,
-            UserKind::Tunnel => demand.entry(&user.node).or_default().tunnels += 1,
+            UserKind::Pod | UserKind::Endpoint => need_by_node.entry(&user.node).or_default().workloads += 1,
+            UserKind::Tunnel => need_by_node.entry(&user.node).or_default().tunnels += 1,
             UserKind::Service => {}
         }
     }
+    let needs: Vec<(&str, NodeNeed)> = need_by_node.into_iter().collect();
 
     let rooms: Vec<NodeRoom> = match Outlook::new(snapshot) {
-        Some(outlook) => outlook.room_of_nodes(family, demand.iter().map(|(node, need)| (*node, *need))),
-        None => vec![
-            NodeRoom {
+        Some(outlook) => outlook.room_of_nodes(family, needs.iter().copied()),
+        None => {
+            let unknown = NodeRoom {
                 reason: Some(UNKNOWN.to_owned()),
                 ..NodeRoom::default()
             };
-            demand.len()
-        ],
+            vec![unknown; needs.len()]
+        }
     };
 
+    // The rooms are in the order of the needs.
     let mut capacity = Vec::new();
-    for ((node, need), room) in demand.into_iter().zip(rooms) {
+    for ((node, need), room) in needs.into_iter().zip(rooms) {
         let needed = need.workloads.saturating_add(need.tunnels);
         capacity.push(NodeCapacity {
             node: node.to_owned(),

@@ -80,7 +80,8 @@ pub enum Target {
         block_size: Option<u8>,
         name: Option<String>,
     },
-    /// The same CIDR as the old pool, with another block size. Users first move to a temporary pool with the CIDR `via`.
+    /// The same CIDR as the old pool, with another block size. Users first move to a temporary pool with the CIDR
+    /// `via`.
     SameNetwork { block_size: u8, via: Option<IpNet> },
     /// No pool is stated: users move to any other enabled pool.
     Unstated,
@@ -283,22 +284,24 @@ fn pools_after(snapshot: &Snapshot, migration: &Migration, phase: Phase) -> Vec<
 /// Clusters have few pools.
 pub const MOST_COMPARED: usize = 32;
 
-/// Makes the action that disables or deletes the old pool depend on the new pool as it was read. If no new pool was
-/// stated, the action depends on the other enabled pools of the family.
+/// Requires, for the action that disables or deletes the old pool, that the pools which then serve its pods are still
+/// as they were read: the new pool or, if none was stated, the other enabled pools of the family.
 fn requiring_pools(snapshot: &Snapshot, migration: &Migration, action: Action) -> Action {
     let Migration { old, new, .. } = migration;
-    // Pods get addresses from these pools once the old one gives none.
-    let is_relied_on = |pool: &Pool| match new {
-        Some(new) => pool.name == new.name,
-        None => pool.name != old.name && serves(pool, old.cidr),
-    };
     let mut unchanged = Vec::new();
-    for pool in &snapshot.pools {
-        if is_relied_on(&pool.value) && unchanged.len() < MOST_COMPARED {
-            let key = Key::Pool(pool.value.name.clone());
-            unchanged.push((key, Precondition::At(pool.revision.clone())));
+    for stored in &snapshot.pools {
+        let pool = &stored.value;
+        let is_relied_on = match new {
+            Some(new) => pool.name == new.name,
+            None => pool.name != old.name && serves(pool, old.cidr),
+        };
+        if is_relied_on {
+            let key = Key::Pool(pool.name.clone());
+            unchanged.push((key, Precondition::At(stored.revision.clone())));
         }
     }
+    // One write can compare only so many objects. Few clusters have as many pools.
+    unchanged.truncate(MOST_COMPARED);
     action.requiring(unchanged)
 }
 

@@ -96,6 +96,7 @@ impl BlockStep<'_> {
         let subject = Subject::Block(cidr);
         let detail = repaired.broken.clone();
         let rebuilt = Change::new(Verb::RebuildBlock, subject, detail, &[Code::CorruptBlock]);
+        // The changes of its addresses are consequences of this one.
         self.planned.changes.insert(0, rebuilt);
         self.write_whole(edits)
     }

@@ -122,18 +122,20 @@ fn text(fields: &Map<String, Value>, name: &str) -> String {
 }
 
 /// Reads the output of `calipam check -o json` or `-o yaml`.
+///
+/// # Errors
+/// If it is not such an output, has no list of findings, or a finding cannot be decoded.
 fn read_own_report(file: ReportFile) -> Result<ReadReport, ReportError> {
-    let EarlierReport {
-        guid: cluster,
-        taken_at: at,
-        ..
-    } = EarlierReport::without_findings(&Value::Object(file.fields))?;
+    // The findings were already read from the file, apart from its other fields.
+    let report = EarlierReport::without_findings(&Value::Object(file.fields))?;
     let Some(found) = file.found else {
         return Err(NoReport::Undecodable("no `findings`".into()).into());
     };
-    let found = found?;
+    let mut observations = found?;
+    observations.at = report.taken_at;
+    observations.cluster = report.guid;
     Ok(ReadReport {
-        observations: Observations { at, cluster, ..found },
+        observations,
         objections: Vec::new(),
     })
 }

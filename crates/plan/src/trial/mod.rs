@@ -157,16 +157,16 @@ fn may_cause(action: &Action, finding: &Finding) -> bool {
     })
 }
 
-/// Returns an entry for each finding that the action would repair, or for each object that it would change.
+/// Returns an entry for each finding that the action would repair. A change that repairs none has one for its object.
 fn skipped(action: Action, detail: &str) -> Vec<Skipped> {
     let mut entries = Vec::new();
     for change in action.changes {
-        let entry = |subject: Subject| Skipped::new(subject, SkipReason::TrialFailed, detail);
         if change.repairs.is_empty() {
-            entries.push(entry(change.subject));
+            entries.push(Skipped::new(change.subject, SkipReason::TrialFailed, detail));
+            continue;
         }
         for (code, subject) in change.repairs {
-            entries.push(entry(subject).with_code(code));
+            entries.push(Skipped::new(subject, SkipReason::TrialFailed, detail).with_code(code));
         }
     }
     entries
