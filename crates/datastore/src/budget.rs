@@ -107,8 +107,8 @@ impl Budget {
         lock(&self.shared.unanswered).is_connecting = false;
     }
 
-    /// Waits for `answer`, until `limit` or the budget ends. Tells a person if `server` does not answer for a while. Does
-    /// not renew the budget: the caller calls [`Self::answered`] if the server really answered.
+    /// Waits for `answer`, until `limit` or the budget ends. Tells a person if `server` does not answer for a while.
+    /// Does not renew the budget: the caller calls [`Self::answered`] if the server really answered.
     pub(crate) async fn wait<T>(
         &self,
         server: &str,
@@ -116,7 +116,7 @@ impl Budget {
         answer: impl Future<Output = T>,
     ) -> Result<T, Cause> {
         let started = Instant::now();
-        let _waiting = Waiting::count(self, started);
+        let _waiting = Waiting::begin(self, started);
         let mut phase = self.shared.phase.subscribe();
         let mut answer = std::pin::pin!(answer);
         loop {
@@ -218,8 +218,8 @@ struct Waiting<'b> {
 }
 
 impl<'b> Waiting<'b> {
-    /// Counts a request that waits from `now` on. If no other request waits, the time without an answer begins now.
-    fn count(budget: &'b Budget, now: Instant) -> Self {
+    /// Begins the wait of a request for its answer. If no other request waits, the time without an answer begins `now`.
+    fn begin(budget: &'b Budget, now: Instant) -> Self {
         let mut unanswered = lock(&budget.shared.unanswered);
         if unanswered.waiting == 0 {
             unanswered.since = now;
@@ -249,8 +249,8 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    /// Collects the warnings of this thread. Each test that waits does: a warning that is reached for the first time on a
-    /// thread that prints nothing can be turned off for all threads.
+    /// Collects the warnings of this thread. Each test that waits does: a warning that is reached for the first time on
+    /// a thread that prints nothing can be turned off for all threads.
     fn print_to(told: &Arc<Mutex<Vec<String>>>) -> DefaultGuard {
         let told = Arc::clone(told);
         tracing::subscriber::set_default(crate::log::Printer {

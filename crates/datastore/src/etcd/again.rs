@@ -18,7 +18,7 @@ const IN_FLIGHT: usize = 4;
 /// Reads keys again at one new revision, a hundred keys in each request. The result omits missing keys.
 pub(crate) async fn reread(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     match read_at_one_revision(client, keys).await {
-        Err(error) if error.is_transient() => read_at_one_revision(&client.again().await?, keys).await,
+        Err(error) if error.is_transient() => read_at_one_revision(&client.reconnect().await?, keys).await,
         result => result,
     }
 }

@@ -22,7 +22,7 @@ const MAX_INTERFACES: i64 = 100;
 /// every key of a range for its answer, whatever the limit, so no range here grows with the cluster.
 pub(crate) async fn lookup(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapshot> {
     match lookup_once(client, lookup).await {
-        Err(error) if error.is_transient() => lookup_once(&client.again().await?, lookup).await,
+        Err(error) if error.is_transient() => lookup_once(&client.reconnect().await?, lookup).await,
         result => result,
     }
 }

@@ -41,13 +41,15 @@ impl Connection {
         result
     }
 
-    /// Reconnects, unless `broken` has already been replaced.
+    /// Reconnects, unless another task has already replaced `broken`.
     pub(crate) async fn replace(&self, broken: &Arc<EtcdClient>) -> Result<()> {
-        let _reconnecting = self.connecting.lock().await;
-        if Arc::ptr_eq(&self.current(), broken) {
-            let client = broken.again().await?;
-            *lock(&self.current) = client;
+        let _only_one_reconnects = self.connecting.lock().await;
+        let is_replaced = !Arc::ptr_eq(&self.current(), broken);
+        if is_replaced {
+            return Ok(());
         }
+        let new_client = broken.reconnect().await?;
+        *lock(&self.current) = new_client;
         Ok(())
     }
 }

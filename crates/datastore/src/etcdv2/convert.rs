@@ -1,6 +1,6 @@
 //! Converts Calico 2.x data to entries in the form of Calico 3 (docs/etcdv2.md).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use calipam_files::raw::RawKv;
 use calipam_model::key::{DEFAULT, IPAM_PREFIX, Key};
@@ -11,15 +11,17 @@ use serde_json::{Value, json};
 use super::client::Node;
 use super::path::{CONFIG, HOSTS, POOLS, READY, TUNNEL, Workload, unescape};
 
-/// Converts keys of the tree, with all keys below them, to entries in the order of the entries' keys. Undecodable values
-/// become undecodable entries.
+/// The JSON of an entry in the form of Calico 3, and the index of etcd v2 that serves as its version.
+type ValueAndIndex = (String, i64);
+
+/// Converts keys of the tree, with all keys below them, to entries in the order of the entries' keys. Undecodable
+/// values become undecodable entries.
 pub(crate) fn convert<'n>(roots: impl IntoIterator<Item = &'n Node>) -> Vec<RawKv> {
     let mut nodes = Vec::new();
     for root in roots {
         root.flatten(&mut nodes);
     }
-    // The value and the index of each entry, by key.
-    let mut converted: BTreeMap<String, (String, i64)> = BTreeMap::new();
+    let mut converted: BTreeMap<String, ValueAndIndex> = BTreeMap::new();
     let mut hosts: BTreeMap<String, Host<'_>> = BTreeMap::new();
     let mut cluster = Cluster::default();
     for node in nodes {
@@ -51,9 +53,11 @@ pub(crate) fn convert<'n>(roots: impl IntoIterator<Item = &'n Node>) -> Vec<RawK
     }
     for (name, host) in &hosts {
         let key = Key::Node(name.clone()).to_string();
-        converted.insert(key, host.entry(name));
+        converted.insert(key, host.as_node(name));
     }
-    converted.extend(cluster.entry());
+    if let Some(information) = cluster.information() {
+        converted.insert(Key::cluster_information().to_string(), information);
+    }
 
     let mut entries = Vec::with_capacity(converted.len());
     for (key, (value, index)) in converted {
@@ -101,9 +105,9 @@ impl<'n> Host<'n> {
         }
     }
 
-    /// The host as a node entry. Its version is the index of the tunnel address, or of the host's directory if there is
-    /// no tunnel.
-    fn entry(&self, name: &str) -> (String, i64) {
+    /// The host as a node of Calico 3. Its version is the index of the tunnel address, or of the host's directory if
+    /// there is no tunnel.
+    fn as_node(&self, name: &str) -> ValueAndIndex {
         let references = match self.references.map(serde_json::from_str::<Value>) {
             Some(Ok(references @ Value::Array(_))) => references,
             // Calico 2.x uses the same name for a host and its Kubernetes node.
@@ -192,8 +196,8 @@ fn endpoint(workload: &Workload, value: &str) -> String {
 /// The cluster information, gathered from several keys.
 #[derive(Default)]
 struct Cluster {
+    /// The fields that were found.
     spec: serde_json::Map<String, Value>,
-    known: BTreeSet<&'static str>,
     index: i64,
 }
 
@@ -214,21 +218,20 @@ impl Cluster {
             value.trim().into()
         };
         // The version is that of the flag `Ready`, the only part of this object that calipam writes.
-        if is_ready || !self.known.contains("datastoreReady") {
+        if is_ready || !self.spec.contains_key("datastoreReady") {
             self.index = index;
         }
-        self.known.insert(field);
         self.spec.insert(field.to_owned(), value);
     }
 
-    /// The entry's key, and its value and index; `None` if no field was found.
-    fn entry(self) -> Option<(String, (String, i64))> {
-        if self.known.is_empty() {
+    /// The cluster information of Calico 3; `None` if no field of it was found.
+    fn information(self) -> Option<ValueAndIndex> {
+        if self.spec.is_empty() {
             return None;
         }
-        let key = Key::cluster_information().to_string();
+        // Calico 3 has one such object, which is named `default`.
         let value = resource(DEFAULT, &Value::Object(self.spec));
-        Some((key, (value, self.index)))
+        Some((value, self.index))
     }
 }
 

@@ -15,7 +15,7 @@ use calipam_model::writable::Object;
 
 use super::client::EtcdV2Client;
 use super::whole::{handle_indices, number};
-use super::{READY, convert, path, sources};
+use super::{READY, convert, sources};
 use crate::error::{Failure, Result};
 use crate::retries::retried;
 use crate::tasks;
@@ -82,7 +82,7 @@ impl Objects for EtcdV2Objects {
     async fn commit(&self, batch: &Batch) -> Result<Swap> {
         let refused = |failure| self.client.write_error(BATCH, failure);
         let change = batch.only().map_err(refused)?;
-        let (path, value) = target(change).map_err(refused)?;
+        let (path, text) = path_and_text(change).map_err(refused)?;
         let replaced_index = match change.precondition() {
             Precondition::Absent => None,
             // etcd treats index 0 as no condition.
@@ -102,7 +102,7 @@ impl Objects for EtcdV2Objects {
             return Ok(Swap::Conflict);
         }
 
-        let written = self.client.write(&path, value.as_deref(), replaced_index).await?;
+        let written = self.client.write(&path, text.as_deref(), replaced_index).await?;
         let Some(index) = written else {
             return Ok(Swap::Conflict);
         };
@@ -213,30 +213,40 @@ async fn stored(client: &EtcdV2Client, key: &Key) -> Result<Option<Stored>> {
     Ok(entry.map(|entry| Stored::new(key, Revision::Etcd(entry.mod_revision), entry.value.into())))
 }
 
-/// The path and the new text for a change. In the cluster information, only the flag `Ready` is ever written.
-fn target(change: &Change) -> Result<(String, Option<String>), Failure> {
-    if let Key::ClusterInformation(_) = change.key()
-        && let Some(value) = change.value()
+/// The path in Calico 2.x that a change writes, and its new text; without a text, the path is deleted.
+///
+/// # Errors
+/// If Calico 2.x has the object not at a single path, or the value is not text.
+fn path_and_text(change: &Change) -> Result<(String, Option<String>), Failure> {
+    let key = change.key();
+    let value = change.value();
+    // Calico 2.x has a path for each field of the cluster information. Only the flag `Ready` is ever written.
+    if let Key::ClusterInformation(_) = key
+        && let Some(value) = value
     {
-        let information = ClusterInformation::parse(value).map_err(|error| unsendable(error.to_string()))?;
-        let Some(is_ready) = information.datastore_ready else {
-            return Err(unsendable(format!("{READY} is never deleted")));
-        };
-        return Ok((READY.to_owned(), Some(is_ready.to_string())));
+        return Ok((READY.to_owned(), Some(text_of_ready(value)?)));
     }
 
-    let key = change.key();
-    let Some(path) = path(key) else {
+    let Some(path) = super::path(key) else {
         return Err(unsendable(format!("{key} is not a single key in Calico 2.x")));
     };
-    let mut text = None;
-    if let Some(value) = change.value() {
-        let Ok(value) = String::from_utf8(value.to_vec()) else {
-            return Err(unsendable("the value is not text"));
-        };
-        text = Some(value);
+    let Some(value) = value else {
+        return Ok((path, None));
+    };
+    match String::from_utf8(value.to_vec()) {
+        Ok(text) => Ok((path, Some(text))),
+        Err(_) => Err(unsendable("the value is not text")),
     }
-    Ok((path, text))
+}
+
+/// The text of the flag `Ready` for a new value of the cluster information.
+fn text_of_ready(information: &[u8]) -> Result<String, Failure> {
+    let information =
+        ClusterInformation::parse(information).map_err(|error| unsendable(error.to_string()))?;
+    match information.datastore_ready {
+        Some(is_ready) => Ok(is_ready.to_string()),
+        None => Err(unsendable(format!("{READY} is never deleted"))),
+    }
 }
 
 #[cfg(test)]

@@ -5,36 +5,42 @@ use http::Uri;
 use crate::error::SettingsError;
 use crate::secret::redact_url;
 
-/// Converts an endpoint to a URL; `usual` is the default scheme.
-pub(super) fn normalise(endpoint: &str, usual: &str) -> Result<String, SettingsError> {
+/// The port of etcd's clients.
+const DEFAULT_PORT: u16 = 2379;
+
+/// Converts an endpoint such as `10.0.0.5` to a URL with a scheme and a port.
+///
+/// # Errors
+/// If it is not a URL of a host, or has another scheme than HTTP or a user.
+pub(super) fn normalise(endpoint: &str, default_scheme: &str) -> Result<String, SettingsError> {
+    const NO_URL: &str = "it is not a URL of the form https://HOST:PORT";
     let endpoint = endpoint.trim();
     let no_endpoint = |reason: &str| {
         let message = format!("{:?} is not an etcd endpoint: {reason}", redact_url(endpoint));
         SettingsError::invalid(message, "expected an endpoint such as https://10.0.0.5:2379")
     };
-    let (scheme, host) = endpoint.split_once("://").unwrap_or((usual, endpoint));
-    let host = host.trim_end_matches('/');
+    let (scheme, rest) = endpoint.split_once("://").unwrap_or((default_scheme, endpoint));
+    let host_and_port = rest.trim_end_matches('/');
     if scheme != "http" && scheme != "https" {
         return Err(no_endpoint("its scheme is neither http nor https"));
     }
-    if host.contains('@') {
+    if host_and_port.contains('@') {
         return Err(no_endpoint(
             "user and password do not belong in the URL; set ETCD_USERNAME and ETCD_PASSWORD",
         ));
     }
 
-    let no_url = || no_endpoint("it is not a URL of the form https://HOST:PORT");
-    let url = format!("{scheme}://{host}");
-    let uri: Uri = url.parse().map_err(|_| no_url())?;
-    let host_in_url = uri.host().unwrap_or_default();
-    // A port that is not a number is parsed as no port at all.
-    let has_sound_port = uri.port_u16().is_some() || host_in_url == host;
-    let has_only_host = uri.path() == "/" && uri.query().is_none();
-    if host_in_url.is_empty() || !has_sound_port || !has_only_host {
-        return Err(no_url());
+    let url = format!("{scheme}://{host_and_port}");
+    let url: Uri = url.parse().map_err(|_| no_endpoint(NO_URL))?;
+    let host = url.host().unwrap_or_default();
+    let has_path_or_query = url.path() != "/" || url.query().is_some();
+    // The parser ignores a port that is not a number. Without a port, the host must be all there is.
+    let has_bad_port = url.port_u16().is_none() && host != host_and_port;
+    if host.is_empty() || has_path_or_query || has_bad_port {
+        return Err(no_endpoint(NO_URL));
     }
-    let port = uri.port_u16().unwrap_or(2379);
-    Ok(format!("{scheme}://{host_in_url}:{port}"))
+    let port = url.port_u16().unwrap_or(DEFAULT_PORT);
+    Ok(format!("{scheme}://{host}:{port}"))
 }
 
 #[cfg(test)]

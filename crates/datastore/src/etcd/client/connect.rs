@@ -131,22 +131,25 @@ impl EtcdClient {
         Ok(client)
     }
 
-    /// Creates a client on a transport, before it logs in.
+    /// Creates a client on a transport. It still has to log in if the server requires that.
     async fn with_transport(
         endpoint: &str,
         settings: &EtcdSettings,
         transport: Transport,
         budget: Budget,
     ) -> Result<Self, Failure> {
+        // Requests have no token until the client logs in.
         let token = Token::default();
+        let with_token = InterceptedService::new(transport.clone(), token.clone());
+        let kv = kv_client(with_token).await?;
         Ok(Self {
             endpoint: endpoint.to_owned(),
             settings: settings.clone(),
             budget,
-            kv: kv_client(InterceptedService::new(transport.clone(), token.clone())).await?,
+            kv,
             transport,
-            second: OnceCell::new(),
-            turn: AtomicUsize::new(0),
+            second_transport: OnceCell::new(),
+            large_reads: AtomicUsize::new(0),
             requests: Arc::new(AtomicU64::new(0)),
             token,
         })
@@ -176,7 +179,7 @@ impl EtcdClient {
     }
 
     /// Opens a new connection to an endpoint that answers, after this one has broken. The request count continues.
-    pub(crate) async fn again(&self) -> Result<Arc<Self>> {
+    pub(crate) async fn reconnect(&self) -> Result<Arc<Self>> {
         if self.budget.is_used_up() {
             let failure = self.budget.used_up().into();
             return Err(Error::Connect(vec![Tried {
@@ -209,6 +212,6 @@ impl EtcdClient {
                 Ok(Err(_)) | Err(_) => None,
             }
         };
-        self.second.get_or_init(open).await;
+        self.second_transport.get_or_init(open).await;
     }
 }

@@ -13,10 +13,14 @@ use crate::settings::{EtcdSettings, TlsSettings};
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(8);
 /// Time for the server to answer such a check. Calico uses 10 s.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(4);
-/// The HTTP/2 window of a request: the bytes of its answer that the server may send before it must wait for this program.
+/// The HTTP/2 window of a request: the bytes of its answer that the server may send before it must wait for this
+/// program.
 const STREAM_WINDOW: u32 = 4 << 20;
 /// The HTTP/2 window of all requests together: enough for four large answers at the same time.
 const CONNECTION_WINDOW: u32 = 16 << 20;
+
+/// Maximum time of each attempt to find out why a connection broke.
+const PROBE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Opens a connection to `url`, a normalised endpoint.
 pub(crate) async fn open(url: &str, settings: &EtcdSettings) -> Result<Channel, Failure> {
@@ -66,35 +70,44 @@ fn tls_config(tls: &TlsSettings) -> ClientTlsConfig {
     config
 }
 
-/// Finds out if a connection broke because only one side spoke TLS, or for a reason that the server states.
+/// Finds out why a connection broke: because only one side spoke TLS, or for a reason that the server states. Returns
+/// `failure` itself if it says more already, or if no reason is found.
 pub(crate) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure) -> Failure {
-    if !matches!(
+    let may_be_tls = matches!(
         failure,
         Failure::NotEtcd(_) | Failure::Connection(Cause::Broken(_) | Cause::TimedOut(_) | Cause::Tls(_))
-    ) {
+    );
+    if !may_be_tls {
         return failure;
     }
     let Some((scheme, host)) = url.split_once("://") else {
         return failure;
     };
     let mut quick = settings.clone();
-    quick.timeouts.connect = settings.timeouts.connect.min(Duration::from_secs(2));
+    quick.timeouts.connect = settings.timeouts.connect.min(PROBE_LIMIT);
 
     if scheme == "http" {
-        if speaks_tls(host, &quick).await {
-            return Cause::ServerWantsTls.into();
-        }
-        return failure;
+        return if speaks_tls(host, &quick).await {
+            Cause::ServerWantsTls.into()
+        } else {
+            failure
+        };
     }
-    let no_tls = None;
-    if let Ok(channel) = connect(&format!("http://{host}"), no_tls, &quick).await
-        && super::probe_plain(channel, quick.timeouts.connect).await
-    {
+    if speaks_plain(host, &quick).await {
         return Cause::ServerIsPlain.into();
     }
     match stated_reason(host, &quick).await {
         Some(cause) => Failure::Connection(cause),
         None => failure,
+    }
+}
+
+/// True if a server answers without TLS.
+async fn speaks_plain(host: &str, settings: &EtcdSettings) -> bool {
+    let without_tls = None;
+    match connect(&format!("http://{host}"), without_tls, settings).await {
+        Ok(channel) => super::probe_plain(channel, settings.timeouts.connect).await,
+        Err(_) => false,
     }
 }
 

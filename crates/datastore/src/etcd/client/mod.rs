@@ -51,9 +51,10 @@ pub struct EtcdClient {
     transport: Transport,
     /// etcd-client's client for keys and transactions.
     kv: KvClient,
-    /// A second connection for large reads; `None` if it failed.
-    second: OnceCell<Option<Transport>>,
-    turn: AtomicUsize,
+    /// A second connection for large reads, empty until [`Self::widen`]; `None` if it failed.
+    second_transport: OnceCell<Option<Transport>>,
+    /// The number of large reads so far, which take turns on the two connections.
+    large_reads: AtomicUsize,
     requests: Arc<AtomicU64>,
     token: Token,
 }
@@ -250,9 +251,10 @@ impl EtcdClient {
 
     /// Alternates between both connections, if there are two.
     fn next_transport(&self) -> Transport {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        match self.second.get() {
-            Some(Some(second)) if turn % 2 == 1 => second.clone(),
+        let large_reads = self.large_reads.fetch_add(1, Ordering::Relaxed);
+        let is_second_turn = large_reads % 2 == 1;
+        match self.second_transport.get() {
+            Some(Some(second)) if is_second_turn => second.clone(),
             _ => self.transport.clone(),
         }
     }

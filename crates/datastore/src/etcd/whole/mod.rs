@@ -81,7 +81,9 @@ pub(crate) async fn observe<C: Collector>(
                     return Err(always_compacted(endpoint));
                 }
             }
-            transient if transient.is_transient() && retries.pause().await => client = client.again().await?,
+            transient if transient.is_transient() && retries.pause().await => {
+                client = client.reconnect().await?
+            }
             _ => return Err(error),
         }
         tracing::info!("reading again from the start: {error}");

@@ -12,7 +12,7 @@ use super::page::select_few;
 use crate::error::Result;
 
 /// Maximum number of blocks to read in order to suggest their addresses.
-const FEW_BLOCKS: usize = 16;
+const MAX_READ_BLOCKS: usize = 16;
 
 /// A live cluster's blocks.
 pub(crate) trait Blocks {
@@ -37,7 +37,7 @@ pub(crate) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<
 
     // A network of /24 is the last step, even with many blocks.
     let is_last_step = network.matches('.').count() == 3;
-    if found.len() <= FEW_BLOCKS || is_last_step {
+    if found.len() <= MAX_READ_BLOCKS || is_last_step {
         let mut names = allocated_in_blocks(blocks, network, begin, Family::V4).await?;
         if begin.is_empty() {
             let any = "";
@@ -50,15 +50,15 @@ pub(crate) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<
     networks.retain(|network| network.starts_with(begin));
     if begin.is_empty() {
         for block in blocks.some_blocks("", Family::V6).await? {
-            networks.extend(first_address_of(&block));
+            networks.extend(address_of_cidr(&block));
         }
     }
     Ok(networks)
 }
 
-/// The allocated addresses that begin with `begin`. Searches the blocks whose CIDR begins with `network` as text, and
-/// blocks that start earlier but can contain such an address. If there are many IPv6 blocks, returns their first
-/// addresses instead.
+/// The allocated addresses that begin with `begin`, from the blocks whose CIDR begins with the text `network` and the
+/// blocks that start at a lower address but can contain such addresses. If there are too many IPv6 blocks to read,
+/// returns the first address of each instead, so that the user can type more of it.
 async fn allocated_in_blocks(
     blocks: &impl Blocks,
     network: &str,
@@ -66,27 +66,28 @@ async fn allocated_in_blocks(
     family: Family,
 ) -> Result<BTreeSet<String>> {
     let cidrs = blocks.some_blocks(network, family).await?;
-    if family == Family::V6 && cidrs.len() > FEW_BLOCKS {
-        return Ok(cidrs.iter().filter_map(|cidr| first_address_of(cidr)).collect());
+    if family == Family::V6 && cidrs.len() > MAX_READ_BLOCKS {
+        return Ok(cidrs.iter().filter_map(|cidr| address_of_cidr(cidr)).collect());
     }
 
     let mut keys: BTreeSet<Key> = BTreeSet::new();
     for cidr in &cidrs {
-        if let Ok(cidr) = cidr.parse() {
-            keys.insert(Key::Block(cidr));
+        if let Ok(block) = cidr.parse() {
+            keys.insert(Key::Block(block));
         }
     }
-    if let Some(first_address) = first_address(begin, network) {
-        keys.extend(blocks_around(first_address).map(Key::Block));
+    // The text of a block's CIDR need not begin like the addresses in it: 10.0.0.0/23 contains 10.0.1.5.
+    if let Some(lowest) = lowest_address(begin, network) {
+        keys.extend(blocks_around(lowest).map(Key::Block));
     }
     let mut addresses = blocks.allocated(keys).await?;
     addresses.retain(|address| address.starts_with(begin));
     Ok(select_few(addresses, begin))
 }
 
-/// The first address in an IPv4 `network`, or the first IPv6 address that begins with `begin`; `None` if the text is
+/// The lowest address in an IPv4 `network`, or the lowest IPv6 address that begins with `begin`; `None` if the text is
 /// too short for that.
-fn first_address(begin: &str, network: &str) -> Option<IpAddr> {
+fn lowest_address(begin: &str, network: &str) -> Option<IpAddr> {
     if !begin.contains(':') {
         let address: Ipv4Addr = format!("{network}0").parse().ok()?;
         return Some(address.into());
@@ -105,8 +106,8 @@ fn first_address(begin: &str, network: &str) -> Option<IpAddr> {
     None
 }
 
-/// The first address of a block, as in its CIDR.
-fn first_address_of(cidr: &str) -> Option<String> {
+/// The address in a block's CIDR, which is the block's first.
+fn address_of_cidr(cidr: &str) -> Option<String> {
     let (address, _) = cidr.split_once('/')?;
     Some(address.to_owned())
 }
