@@ -150,15 +150,22 @@ impl Feed for KubeFeed {
         Ok(())
     }
 
-    /// Once there is a reason to read everything, every later call returns it. After another failure, the later calls
-    /// say that the watch was interrupted.
+    /// Collects the reported changes, and returns the number of changes that wait to be applied.
+    ///
+    /// # Errors
+    /// If a watch has broken. Once there is a reason to read everything, every later call returns it. After another
+    /// failure, the later calls say that the watch was interrupted.
     async fn news(&mut self) -> Result<usize, Broken> {
         let reported = take(&mut self.reported);
         for message in reported.into_iter().chain(self.watches.waiting()) {
+            if self.lost.is_some() {
+                // Everything is read again, so the other reports have no use.
+                continue;
+            }
             match message {
-                _ if self.lost.is_some() => {}
                 Message::Change(known, change) => self.latest.change(known, change),
                 Message::Reached(kind, version) => self.latest.reach(kind, version),
+                // Only a confirmation that was asked for counts, and nothing waits for this one any more.
                 Message::Current(..) => {}
                 Message::Broken(Broken::Lost(reason)) => self.lost = Some(reason),
                 Message::Broken(Broken::Failed(error)) => {

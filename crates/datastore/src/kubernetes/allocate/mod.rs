@@ -295,7 +295,8 @@ async fn answer(client: &Arc<KubeClient>, query: &Query, listing: &Listing) -> R
             Selecting::All => list(Source::Affinities).await,
             Selecting::ByLabels => {
                 let selector = read::selector(kind, holder, *family);
-                read::selected(client, &selector, listing.not_older_than.as_deref(), is_wanted).await
+                let since = listing.not_older_than.as_deref();
+                read::affinities_with_labels(client, &selector, since, is_wanted).await
             }
         },
         Query::BlockKey(cidr) => keys::block_key(client, *cidr).await,

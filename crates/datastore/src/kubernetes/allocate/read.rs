@@ -165,20 +165,22 @@ pub(super) async fn listed(
     list_answer(list, is_wanted)
 }
 
-/// Finds affinities by their labels, not older than the resource version `since`, in one request.
-pub(super) async fn selected(
+/// Finds affinities by their labels, in one request, in a state that is not older than the resource version `since`.
+pub(super) async fn affinities_with_labels(
     client: &Arc<KubeClient>,
-    selector: &str,
+    label_selector: &str,
     since: Option<&str>,
     is_wanted: impl Fn(&Key) -> bool,
 ) -> Result<Answer> {
     let Ok(kind) = kinds::find(client.api(), Source::Affinities) else {
+        // A server without the kind has no affinities.
         return Ok(Answer::default());
     };
-    let selector = utf8_percent_encode(selector, UNRESERVED);
-    let mut path = format!("{}?labelSelector={selector}", kind.path);
+    let encoded_selector = utf8_percent_encode(label_selector, UNRESERVED);
+    let mut path = format!("{}?labelSelector={encoded_selector}", kind.path);
     if let Some(since) = since {
-        path = format!("{path}&{}", not_older_than(since));
+        path.push('&');
+        path.push_str(&not_older_than(since));
     }
     list_answer(short_list(client, &kind, &path).await, is_wanted)
 }

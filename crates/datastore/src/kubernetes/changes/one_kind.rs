@@ -13,7 +13,7 @@ use crate::error::Failure;
 use crate::feed::{Broken, WholeReadReason};
 use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds::Kind;
-use crate::kubernetes::client::watch::{SHORT, Watch, WatchEvent, newest};
+use crate::kubernetes::client::watch::{Change, SHORT, Watch, WatchEvent, newest};
 
 /// Extra time for the server to end a watch. After that, the watch counts as hanging.
 const LATE: Duration = Duration::from_secs(5);
@@ -105,22 +105,29 @@ impl OneKind {
     async fn recognize(&mut self, version: i64, last_checksum: u32) -> Result<(), Broken> {
         let mut watch = self.open_watch(version - 1, SHORT).await?;
         loop {
-            match watch.next().await.map_err(|failure| self.broken_by(failure))? {
-                Some(WatchEvent::Reached(reached)) if reached.cast_signed() < version => {}
-                Some(WatchEvent::Change(change))
-                    if change.version.cast_signed() == version
-                        && checksum(&recorded(self.kind.known, &change)) == last_checksum =>
-                {
+            let next_event = watch.next().await.map_err(|failure| self.broken_by(failure))?;
+            let Some(event) = next_event else {
+                return Err(unconfirmed());
+            };
+            match event {
+                // A bookmark before the change proves nothing.
+                WatchEvent::Reached(reached) if reached.cast_signed() < version => {}
+                WatchEvent::Change(change) if self.is_same_change(&change, version, last_checksum) => {
                     self.reported_until = version;
                     return Ok(());
                 }
-                Some(_) => {
+                WatchEvent::Reached(_) | WatchEvent::Change(_) => {
                     let reason = format!("version {version} has other content than before");
                     return Err(another_history(reason));
                 }
-                None => return Err(unconfirmed()),
             }
         }
+    }
+
+    /// True if a change has this version and this checksum.
+    fn is_same_change(&self, change: &Change, version: i64, expected_checksum: u32) -> bool {
+        change.version.cast_signed() == version
+            && checksum(&recorded(self.kind.known, change)) == expected_checksum
     }
 
     /// Opens a watch of the changes after a version, which the server ends after some seconds.

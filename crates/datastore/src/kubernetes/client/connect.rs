@@ -110,16 +110,17 @@ impl KubeconfigNames {
     /// The names in the settings' kubeconfig; none if there is no kubeconfig.
     pub fn read(settings: &KubernetesSettings) -> Result<Self, Error> {
         let mut names = Self::default();
-        if let Some((kubeconfig, _)) = kubeconfig(settings)? {
-            names
-                .contexts
-                .extend(kubeconfig.contexts.into_iter().map(|named| named.name));
-            names
-                .clusters
-                .extend(kubeconfig.clusters.into_iter().map(|named| named.name));
-            names
-                .users
-                .extend(kubeconfig.auth_infos.into_iter().map(|named| named.name));
+        let Some((file, _)) = kubeconfig(settings)? else {
+            return Ok(names);
+        };
+        for context in file.contexts {
+            names.contexts.push(context.name);
+        }
+        for cluster in file.clusters {
+            names.clusters.push(cluster.name);
+        }
+        for user in file.auth_infos {
+            names.users.push(user.name);
         }
         Ok(names)
     }

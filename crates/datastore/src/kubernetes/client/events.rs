@@ -54,6 +54,7 @@ impl Regarding {
     /// The object as events refer to it.
     fn reference(&self) -> Value {
         match self {
+            // `kubectl describe node` finds events by this UID, since kubelets report theirs with it.
             Self::Node(name) => json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}),
             Self::Pod { namespace, name, uid } => {
                 json!({"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid})

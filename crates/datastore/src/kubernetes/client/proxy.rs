@@ -52,10 +52,15 @@ pub(super) fn of_environment(
     parse(name, &proxy).map(Some)
 }
 
+/// The reason in the error for a text that is not a URL.
+const NO_URL: &str = "it is not the URL of a proxy";
+
 /// Parses a proxy's URL; the default scheme is HTTP. `name` names the source of the URL in errors.
+///
+/// # Errors
+/// If it is not a URL of a supported scheme. The error does not quote the URL, since it may contain a password.
 pub(super) fn parse(name: &str, text: &str) -> Result<Uri, Error> {
-    // The value may contain a password.
-    let error = |reason: &str| Error::Kubeconfig {
+    let unusable = |reason: &str| Error::Kubeconfig {
         what: name.to_owned(),
         reason: reason.to_owned(),
     };
@@ -64,21 +69,21 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Uri, Error> {
         Some(_) => text.to_owned(),
         None => format!("http://{text}"),
     };
-    let no_url = || error("it is not the URL of a proxy");
-    let url: Uri = with_scheme.parse().map_err(|_| no_url())?;
-    let Some(host) = url.host().filter(|host| !host.is_empty()) else {
-        return Err(no_url());
-    };
+    let url: Uri = with_scheme.parse().map_err(|_| unusable(NO_URL))?;
+    let host = url.host().unwrap_or_default();
+    if host.is_empty() {
+        return Err(unusable(NO_URL));
+    }
 
-    // A port that is not a number is parsed as no port at all.
-    let authority = url.authority().map(|authority| authority.as_str());
-    let ends_with_host = authority.unwrap_or_default().ends_with(host);
-    if url.port_u16().is_none() && !ends_with_host {
-        return Err(no_url());
+    // The parser ignores a port that is not a number. Without a port, the host must be the end of `USER@HOST`.
+    let user_and_host = url.authority().map(|authority| authority.as_str());
+    let has_bad_port = url.port_u16().is_none() && !user_and_host.unwrap_or_default().ends_with(host);
+    if has_bad_port {
+        return Err(unusable(NO_URL));
     }
     match url.scheme_str() {
         Some("http" | "https" | "socks5") => Ok(url),
-        _ => Err(error("its URL must begin with http://, https:// or socks5://")),
+        _ => Err(unusable("its URL must begin with http://, https:// or socks5://")),
     }
 }
 
