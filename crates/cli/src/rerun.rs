@@ -7,18 +7,18 @@ pub(crate) fn in_wide_form() -> String {
     replacing("output", &["-o", "wide"])
 }
 
-/// Formats this call with the words of an option instead of the option with this ID, if it has it. The ID is the name of
-/// the option's field.
+/// Formats this call with the words of an option instead of the option with this ID, if it has it. The ID is the name
+/// of the option's field.
 pub(crate) fn replacing(id: &str, words: &[&str]) -> String {
-    hints::again(words, &[id])
+    hints::this_call(words, &[id])
 }
 
 /// Formats this call with the words of an option after its own.
 pub(crate) fn adding(words: &[&str]) -> String {
-    hints::again(words, &[])
+    hints::this_call(words, &[])
 }
 
 /// Formats this call without the option with this ID, the name of the option's field.
 pub(crate) fn without(id: &str) -> String {
-    hints::again(&[], &[id])
+    hints::this_call(&[], &[id])
 }

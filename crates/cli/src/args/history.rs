@@ -12,7 +12,7 @@ use clap::{ArgGroup, Args};
 
 use super::FleetArgs;
 use super::address::{address, network};
-use super::show::{object, pod, whole};
+use super::show::{object, pod, without_ellipsis};
 
 const SUBJECT: &str = "Subject";
 
@@ -56,7 +56,7 @@ impl HistoryArgs {
             return Object::Address(address);
         }
         if let Some(id) = &self.handle {
-            return Object::Handle(whole(id));
+            return Object::Handle(without_ellipsis(id));
         }
         if let Some(cidr) = self.block {
             return Object::Network(cidr.trunc());

@@ -89,7 +89,7 @@ fn prefix(text: &str) -> Result<u8, String> {
 
 /// Reads the name of an object, whose kind is determined later.
 pub(super) fn object(text: &str) -> Result<Object, String> {
-    let text = whole(text);
+    let text = without_ellipsis(text);
     if text.is_empty() {
         Err("expected a name".to_owned())
     } else {
@@ -97,8 +97,8 @@ pub(super) fn object(text: &str) -> Result<Object, String> {
     }
 }
 
-/// Removes the ellipsis from an ID that a table has shortened.
-pub(super) fn whole(id: &str) -> String {
+/// Removes the ellipsis from an ID that a table has shortened; the rest is enough to find it.
+pub(super) fn without_ellipsis(id: &str) -> String {
     id.trim_end_matches('…').to_owned()
 }
 
@@ -166,7 +166,8 @@ impl ShowArgs {
         }
     }
 
-    /// Returns the object that an argument or option names; `None` if none does.
+    /// Returns the object that an argument or option names; `None` if none does. clap allows only one of them, so the
+    /// order is of no importance.
     fn named_object(&self) -> Option<Object> {
         if let Some(object) = &self.object {
             return Some(object.clone());
@@ -175,9 +176,10 @@ impl ShowArgs {
             return Some(Object::Address(address));
         }
         if let Some(id) = &self.handle {
-            return Some(Object::Handle(whole(id)));
+            return Some(Object::Handle(without_ellipsis(id)));
         }
-        self.pod.clone().map(Object::Pod)
+        let pod = self.pod.as_ref()?;
+        Some(Object::Pod(pod.clone()))
     }
 
     /// Returns the subject of the command. clap ensures that at most one option names it, except that `--node` and

@@ -27,9 +27,9 @@ pub(super) fn families() -> impl TypedValueParser<Value = Families> {
     })
 }
 
-/// Returns the parser of a cause of clashes, which yields `None` for the value `all`.
+/// Returns the parser of a cause of clashes. It yields `None` for the value `all`; the value `none` is a cause, too.
 pub(super) fn cause() -> impl TypedValueParser<Value = Option<Cause>> {
-    let value = |cause: Cause| {
+    let possible_value = |cause: Cause| {
         PossibleValue::new(cause.to_string()).help(match cause {
             Cause::None => "No cause, for comparison",
             Cause::OldBackup => "etcd is restored from an old backup",
@@ -38,9 +38,13 @@ pub(super) fn cause() -> impl TypedValueParser<Value = Option<Cause>> {
             Cause::Partition => "A node is cut off and removed, and its pods keep running",
         })
     };
-    let all = PossibleValue::new("all").help("All of them");
-    PossibleValuesParser::new([all].into_iter().chain(Cause::ALL.map(value)))
-        .map(|name| Cause::ALL.into_iter().find(|cause| cause.to_string() == name))
+    let mut possible_values = vec![PossibleValue::new("all").help("All of them")];
+    possible_values.extend(Cause::ALL.map(possible_value));
+    PossibleValuesParser::new(possible_values).map(|name| {
+        let mut causes = Cause::ALL.into_iter();
+        // `all` is the only value that names none of them.
+        causes.find(|cause| cause.to_string() == name)
+    })
 }
 
 /// One block size, or all block sizes of a range.

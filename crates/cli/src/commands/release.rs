@@ -34,7 +34,7 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
 
     // Without --yes, a release from a file is a dry run. With --yes, the user expects a write, which a file does not
     // support.
-    let on_file = if args.writing.yes && !args.dry_run {
+    let refusal_of_file = if args.writing.yes && !args.dry_run {
         Some(repair::not_live("release --yes"))
     } else {
         None
@@ -42,7 +42,7 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
     repair::run(
         &args.writing,
         args.dry_run,
-        on_file,
+        refusal_of_file,
         (global, console),
         async |access| calipam_workflow::release(access, &request).await,
     )

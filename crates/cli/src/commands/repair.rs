@@ -21,22 +21,22 @@ use crate::{hints, rerun};
 /// the document.
 const NAMED_OF_MANY: usize = 3;
 
-/// Connects, runs `work` and prints its result. `dry_run` is true if only the plan was requested. `on_file` is the
-/// failure to return, before `work`, if the datastore is a file; `None` if a plan for a file is useful.
+/// Connects, runs `work` and prints its result. `dry_run` is true if only the plan was requested. `refusal_of_file`
+/// is the failure to return, before `work`, if the datastore is a file; `None` if a plan for a file is useful.
 pub(super) fn run(
     writing: &WritingArgs,
     dry_run: bool,
-    on_file: Option<Failure>,
+    refusal_of_file: Option<Failure>,
     call: (&Global, &Console),
     work: impl AsyncFnOnce(Access<'_>) -> Result<Repaired>,
 ) -> Result<Outcome> {
     let (global, console) = call;
     connect::with_person(global, &Person::new(console, writing.yes), async |access| {
         let is_live = access.datastore.is_live();
-        if let Some(refused) = on_file
+        if let Some(refusal) = refusal_of_file
             && !is_live
         {
-            return Err(refused);
+            return Err(refusal);
         }
         finish(work(access).await?, dry_run, is_live, console)
     })

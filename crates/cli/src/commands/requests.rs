@@ -12,14 +12,19 @@ type Call<'a> = (&'a Global, &'a Console);
 /// Assigns addresses, and says that the next check reports unused ones.
 pub(super) fn assign(args: &AssignArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request()?;
-    let on_file = if args.dry_run {
+    // A file can be planned on, but not written.
+    let refusal_of_file = if args.dry_run {
         None
     } else {
         Some(Failure::not_live("an assignment"))
     };
-    let outcome = repair::run(&args.writing, args.dry_run, on_file, call, async |access| {
-        workflow::assign(access, &request).await
-    })?;
+    let outcome = repair::run(
+        &args.writing,
+        args.dry_run,
+        refusal_of_file,
+        call,
+        async |access| workflow::assign(access, &request).await,
+    )?;
     // An address that was assigned by hand has no pod, and so looks leaked.
     let (_, console) = call;
     if outcome == Outcome::Clean && !args.dry_run {
@@ -34,21 +39,27 @@ pub(super) fn assign(args: &AssignArgs, call: Call<'_>) -> Result<Outcome> {
 /// Changes settings of IPAM.
 pub(super) fn configure(args: &ConfigureArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request()?;
-    let on_file = None;
-    repair::run(&args.writing, args.dry_run, on_file, call, async |access| {
-        workflow::configure(access, &request).await
-    })
+    let refusal_of_file = None;
+    repair::run(
+        &args.writing,
+        args.dry_run,
+        refusal_of_file,
+        call,
+        async |access| workflow::configure(access, &request).await,
+    )
 }
 
 /// Makes blocks, handles and affinities match the addresses in use, or with no `--apply` shows what would change.
 pub(super) fn rebuild(args: &RebuildArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request();
-    let on_file = if args.apply {
-        Some(repair::not_live("rebuild --apply"))
-    } else {
+    let dry_run = !args.apply;
+    // A file can be planned on, but not written.
+    let refusal_of_file = if dry_run {
         None
+    } else {
+        Some(repair::not_live("rebuild --apply"))
     };
-    repair::run(&args.writing, !args.apply, on_file, call, async |access| {
+    repair::run(&args.writing, dry_run, refusal_of_file, call, async |access| {
         workflow::rebuild(access, &request).await
     })
 }
@@ -56,8 +67,12 @@ pub(super) fn rebuild(args: &RebuildArgs, call: Call<'_>) -> Result<Outcome> {
 /// Replaces a pool with smaller ones.
 pub(super) fn split(args: &SplitArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request();
-    let on_file = None;
-    repair::run(&args.writing, args.dry_run, on_file, call, async |access| {
-        workflow::split(access, &request).await
-    })
+    let refusal_of_file = None;
+    repair::run(
+        &args.writing,
+        args.dry_run,
+        refusal_of_file,
+        call,
+        async |access| workflow::split(access, &request).await,
+    )
 }

@@ -22,13 +22,17 @@ const CLASH_RUNS: u64 = 20;
 
 /// Simulates the scenario of the options, and prints the answers.
 pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Outcome> {
-    let args = &with_rates(args, global, console)?;
-    let scenario = scenario(args, global, console)?;
-    let answers =
-        answers(args, &scenario).map_err(|error| Failure::usage(error.to_string()).hint_if(error.hint))?;
+    let args_with_rates = with_rates(args, global, console)?;
+    let scenario = build_scenario(&args_with_rates, global, console)?;
+    let answers = run_simulations(&args_with_rates, &scenario).map_err(unusable_scenario)?;
     console.print(&answers)?;
-    hint(&answers, console);
+    suggest_simulations(&answers, console);
     Ok(Outcome::Clean)
+}
+
+/// Converts the error for a scenario that cannot be simulated.
+fn unusable_scenario(error: ScenarioError) -> Failure {
+    Failure::usage(error.to_string()).hint_if(error.hint)
 }
 
 /// Returns the options with the arrival rate and lifetime of pods in an archive or in etcd's history, unless options
@@ -81,7 +85,7 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
 }
 
 /// Builds the scenario from the options and the cluster.
-fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Scenario> {
+fn build_scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Scenario> {
     let mut scenario = Scenario::default();
     // Without any pool in the options, the cluster to simulate is the one that other commands would read.
     let is_named = names_cluster(global);
@@ -140,7 +144,7 @@ fn names_cluster(global: &Global) -> bool {
 }
 
 /// Runs the simulations that the options request, and returns their results.
-fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, ScenarioError> {
+fn run_simulations(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, ScenarioError> {
     let mut answers = Answers::of(scenario)?;
     let runs = args.runs(1);
     let sizes = args.sizes();
@@ -173,7 +177,7 @@ fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, Scenario
 }
 
 /// Suggests further simulations.
-fn hint(answers: &Answers, console: &Console) {
+fn suggest_simulations(answers: &Answers, console: &Console) {
     if let Some(advice) = &answers.advice
         && advice.block_size.is_none()
     {

@@ -22,16 +22,17 @@ pub(super) struct Line {
 
 /// Reads the script's two arguments: the line up to the cursor, and the part that bash replaces.
 pub(super) fn parse_arguments(arguments: &[OsString]) -> Line {
-    let text = |place: usize| {
-        arguments
-            .get(place)
-            .and_then(|text| text.to_str())
-            .unwrap_or_default()
+    let mut line = split(text_at(arguments, 0));
+    line.replaced = text_at(arguments, 1).to_owned();
+    line
+}
+
+/// Returns an argument as text; empty if it is missing or not valid Unicode.
+fn text_at(arguments: &[OsString], position: usize) -> &str {
+    let Some(argument) = arguments.get(position) else {
+        return "";
     };
-    Line {
-        replaced: text(1).to_owned(),
-        ..split(text(0))
-    }
+    argument.to_str().unwrap_or_default()
 }
 
 /// Splits a line into words as a shell does, without quotes and backslashes. The last word, at the cursor, can be

@@ -62,7 +62,7 @@ impl Call {
         let mut typed = Vec::new();
         for arg in definition.get_arguments() {
             if is_typed(arg, matches) {
-                typed.extend(TypedArg::new(arg, matches));
+                typed.extend(TypedArg::read(arg, matches));
             }
         }
         Self { command, typed }
@@ -183,8 +183,8 @@ fn is_secret(id: &str) -> bool {
 }
 
 impl TypedArg {
-    /// Reads a typed option or argument; `None` for a secret.
-    fn new(arg: &Arg, matches: &ArgMatches) -> Option<Self> {
+    /// Reads a typed option or argument with its values, without passwords in URLs. Returns `None` for a secret.
+    fn read(arg: &Arg, matches: &ArgMatches) -> Option<Self> {
         let id = arg.get_id().as_str();
         if is_secret(id) {
             return None;
@@ -194,16 +194,17 @@ impl TypedArg {
             (None, Some(short)) => format!("-{short}"),
             (None, None) => String::new(),
         };
-        // An option without a value is a word by itself. One with several values is repeated.
-        let words = match arg.get_action() {
-            ArgAction::Set | ArgAction::Append => {
-                let values = matches.get_raw(id).into_iter().flatten();
-                values
-                    .flat_map(|value| option_words(&option, without_passwords(id, &value.to_string_lossy())))
-                    .collect()
+        let has_value = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
+        let mut words = Vec::new();
+        if has_value {
+            // An option with several values is repeated.
+            for value in matches.get_raw(id).into_iter().flatten() {
+                let value = without_passwords(id, &value.to_string_lossy());
+                words.extend(option_words(&option, value));
             }
-            _ => vec![option],
-        };
+        } else {
+            words.push(option);
+        }
         Some(Self {
             id: id.to_owned(),
             is_connection: arg.get_help_heading() == Some(CONNECTION),
@@ -216,7 +217,8 @@ impl TypedArg {
     }
 }
 
-/// Returns an option and its value, as one word if the value looks like an option itself.
+/// Returns the words of an option and its value, which are one word if the value looks like an option itself. An
+/// argument has no `option`.
 fn option_words(option: &str, value: String) -> Vec<String> {
     match option {
         "" => vec![value],

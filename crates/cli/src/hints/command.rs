@@ -172,7 +172,7 @@ pub(crate) fn into_file(words: &[&str], kept: &[&str], file: &str) -> String {
 
 /// Formats this call as a command line with the additional options in `added`, and without the options whose IDs are in
 /// `without`. If this call is not known, formats only `added`.
-pub(crate) fn again(added: &[&str], without: &[&str]) -> String {
+pub(crate) fn this_call(added: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else {
         return line(added.iter().copied());
     };
@@ -213,17 +213,18 @@ pub(crate) fn dry_run() -> String {
         .get()
         .is_some_and(|call| matches!(call.words(&[])[..], ["rebuild" | "migrate", ..]));
     let added: &[&str] = if plans_by_default { &[] } else { &["--dry-run"] };
-    again(added, &["apply", "yes", "dry_run", "max_changes"])
+    this_call(added, &["apply", "yes", "dry_run", "max_changes"])
 }
 
-/// Formats this call with another journal; `None` for a calicoctl call, which has no option for the journal.
-pub(crate) fn with_journal() -> Option<String> {
-    if let Some(call) = CALL.get()
-        && !call.is_known()
-    {
+/// Formats this call with `--journal FILE`, in place of the journal that it names. Returns `None` for a call of
+/// calicoctl, which has no such option.
+pub(crate) fn with_journal_option() -> Option<String> {
+    // Of a call of calicoctl, only the connection is known.
+    let is_calicoctl = CALL.get().is_some_and(|call| !call.is_known());
+    if is_calicoctl {
         return None;
     }
-    Some(again(&["--journal", "FILE"], &["journal"]))
+    Some(this_call(&["--journal", "FILE"], &["journal"]))
 }
 
 /// Formats a command line without the connection options of this call, for a command that reads no data or itself names

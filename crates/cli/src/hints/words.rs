@@ -4,7 +4,9 @@ use calipam_model::hint::{Call, Hint};
 use calipam_workflow::Failure;
 
 use super::command::is_command;
-use super::{again, calicoctl, command, command_elsewhere, connected, dry_run, kubectl, with_journal};
+use super::{
+    calicoctl, command, command_elsewhere, connected, dry_run, kubectl, this_call, with_journal_option,
+};
 use crate::render::text::{escape, joined, shell_word};
 
 pub(crate) fn of_failure(failure: &Failure) -> Option<String> {
@@ -31,12 +33,12 @@ fn line(call: &Call) -> String {
         Call::Elsewhere(words) => command_elsewhere(&checked(words)),
         Call::Kubectl(words) => kubectl(&quoted(words)),
         Call::Calicoctl(words) => calicoctl(&quoted(words)),
-        Call::Again { with, without } => again(&as_strs(with), without),
+        Call::Again { with, without } => this_call(&as_strs(with), without),
         Call::Connected { with, without } => connected(&as_strs(with), without),
         Call::DryRun => dry_run(),
         Call::JournalPlace => {
             let set_variable = "set HOME or XDG_STATE_HOME to an absolute path";
-            match with_journal() {
+            match with_journal_option() {
                 Some(call) => format!("name a file with {call}, or {set_variable}"),
                 None => set_variable.to_owned(),
             }

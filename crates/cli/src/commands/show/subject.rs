@@ -87,7 +87,7 @@ fn print_address(
     write(&render::AddressDetails::new(&view, events), snapshot, console)?;
     let outcome = outcome_of(&view, console);
     if outcome == Outcome::Clean {
-        hint_at_the_rest(&view.partly_read, console);
+        hint_at_complete_read(&view.partly_read, console);
     }
     Ok(outcome)
 }
@@ -132,8 +132,8 @@ pub(super) fn print_rest(
     Ok(outcome_of(&view, console))
 }
 
-/// Prints the command that reads everything, unless nothing was `partly_read`.
-fn hint_at_the_rest(partly_read: &[Source], console: &Console) {
+/// Prints the command that reads everything, if this one has read some sources only partly.
+fn hint_at_complete_read(partly_read: &[Source], console: &Console) {
     if !partly_read.is_empty() {
         let complete_command = rerun::without("quick");
         console.hint(&format!(
@@ -240,14 +240,22 @@ fn print_comparison(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Re
 }
 
 /// Prints a handle with its blocks and addresses.
+///
+/// # Errors
+/// If the snapshot does not have it.
 fn print_handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
     let Some(view) = views::handle(snapshot, id) else {
-        return Err(Failure::refused(format!("handle {id:?} not found")).hint(format!(
-            "{} lists handles that allocations name but that have no object",
-            hints::command(&["check", "--rule", "missing-handle", "-o", "wide"])
-        )));
+        return Err(handle_not_found(id));
     };
     write(&render::of_handle(&view), snapshot, console)?;
-    hint_at_the_rest(&view.partly_read, console);
+    hint_at_complete_read(&view.partly_read, console);
     Ok(Outcome::Clean)
+}
+
+/// Creates the failure for a handle that has no object and that no allocation names.
+fn handle_not_found(id: &str) -> Failure {
+    let check = hints::command(&["check", "--rule", "missing-handle", "-o", "wide"]);
+    Failure::refused(format!("handle {id:?} not found")).hint(format!(
+        "{check} lists handles that allocations name but that have no object"
+    ))
 }

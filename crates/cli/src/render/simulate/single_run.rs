@@ -115,19 +115,23 @@ fn median(requests: &Requests) -> String {
     }
 }
 
-/// Returns the results of several runs, each with its name, median, lowest and highest value.
+/// Returns a row for each result: its name, the median of all runs and, if there are several, the lowest and the
+/// highest value.
 pub(super) fn facts_with_range(run: &Run) -> Vec<Vec<String>> {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for (name, median) in facts(run) {
         rows.push(vec![name.to_owned(), median]);
     }
     if let Some(range) = &run.range {
-        for end in [&range.lowest, &range.highest] {
-            // The facts of each run are in the same order.
-            for (row, (_, value)) in rows.iter_mut().zip(facts(end)) {
-                row.push(value);
-            }
-        }
+        add_column(&mut rows, &range.lowest);
+        add_column(&mut rows, &range.highest);
     }
     rows
+}
+
+/// Adds the results of `run` to the rows, which are in the same order as the results of every run.
+fn add_column(rows: &mut [Vec<String>], run: &Run) {
+    for (row, (_, value)) in rows.iter_mut().zip(facts(run)) {
+        row.push(value);
+    }
 }

@@ -93,20 +93,31 @@ fn repair(remedy: &Remedy, cluster: &str) -> Markup {
 
 /// Formats the first sentence of a code's documentation about what to do, with a link to the rest if there is more.
 fn documented(code: Code) -> Markup {
+    // An explanation without this part is replaced by the summary.
     let advice = match explanation::text(code).split_once("**What to do.** ") {
         Some((_, advice)) => advice,
         None => code.summary(),
     };
-    let ends = [". ", ".\n", ":\n"].into_iter();
-    let end = ends.filter_map(|end| advice.find(end)).min();
-    let first_sentence = match end {
-        Some(end) => format!("{}.", &advice[..end]),
-        None => advice.to_owned(),
+    let Some(first_sentence) = first_of_several_sentences(advice) else {
+        return markdown(advice);
     };
     html! {
-        (markdown(&first_sentence))
-        @if end.is_some() { " " a href={ "#code-" (code) } { "More" } }
+        (markdown(&format!("{first_sentence}.")))
+        " "
+        a href={ "#code-" (code) } { "More" }
     }
+}
+
+/// Returns the first sentence of a text without its full stop, or without the colon before a list. Returns `None` if
+/// the text is a single sentence.
+fn first_of_several_sentences(text: &str) -> Option<&str> {
+    let mut first_end: Option<usize> = None;
+    for end_of_sentence in [". ", ".\n", ":\n"] {
+        if let Some(found) = text.find(end_of_sentence) {
+            first_end = Some(first_end.map_or(found, |end| end.min(found)));
+        }
+    }
+    Some(&text[..first_end?])
 }
 
 /// Creates the list of findings: the first ones of each code, some of them with evidence.

@@ -44,21 +44,37 @@ fn superscript(number: u32) -> String {
     text
 }
 
-/// Draws the table of pools, with notes below it.
+/// Draws the table of pools. Below it, says which pools have free addresses that cannot be allocated, and how many
+/// blocks are in no pool.
 pub(super) fn section(list: &PoolList) -> Markup {
     html! {
         section #pools {
             h2 { "Pools" }
-            @if list.pools.is_empty() { p { "There are no pools." } }
-            @else { div.scroll { table.cards {
-                (head(&["Pool", "CIDR"], &NUMBERS, &["Use"]))
-                tbody { @for pool in &list.pools { (row(pool)) } }
-            } } }
+            @if list.pools.is_empty() {
+                p { "There are no pools." }
+            } @else {
+                div.scroll {
+                    table.cards {
+                        (head(&["Pool", "CIDR"], &NUMBERS, &["Use"]))
+                        tbody {
+                            @for pool in &list.pools { (row(pool)) }
+                        }
+                    }
+                }
+            }
             @for pool in list.pools.iter().filter(|pool| !pool.limited_by.is_empty()) {
-                p.dim { (escape(&pool.name)) ": not all free addresses can be allocated: " (escape(&pool.limited_by.join("; "))) }
+                p.dim {
+                    (escape(&pool.name))
+                    ": not all free addresses can be allocated: "
+                    (escape(&pool.limited_by.join("; ")))
+                }
             }
             @if let Some(outside) = &list.outside {
-                (notice(format!("{} blocks are in no pool, with {} addresses in use.", thousands(outside.blocks), thousands(outside.in_use))))
+                (notice(format!(
+                    "{} blocks are in no pool, with {} addresses in use.",
+                    thousands(outside.blocks),
+                    thousands(outside.in_use)
+                )))
             }
         }
     }
