@@ -159,7 +159,7 @@ pub(crate) fn with<T>(
     console: &Console,
     work: impl AsyncFnOnce(Access<'_>) -> Result<T>,
 ) -> Result<T> {
-    with_person(global, &Person::watching(console), work)
+    with_person(global, &Person::never_asked(console), work)
 }
 
 /// Like [`with`], but `person` answers the questions of `work`.

@@ -98,10 +98,11 @@ impl<'a> Person<'a> {
     }
 
     /// Creates a person for a command that asks no questions.
-    pub(crate) fn watching(console: &'a Console) -> Self {
+    pub(crate) fn never_asked(console: &'a Console) -> Self {
+        let agrees = false;
         Self {
             so_far: SoFar::default(),
-            ..Self::new(console, false)
+            ..Self::new(console, agrees)
         }
     }
 

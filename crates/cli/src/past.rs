@@ -33,7 +33,7 @@ impl Past {
             return Err(Failure::usage("with --archive, --datastore has no effect"));
         }
         // A file of the archive is read like any export. `_state` keeps it until the end, if it is temporary.
-        let state = state_at(folder, at, &Person::watching(console))?;
+        let state = state_at(folder, at, &Person::never_asked(console))?;
         let global = Global {
             datastore: Some(state.path.to_string_lossy().into_owned()),
             shown_as: Some(shown_as(folder, &state)),

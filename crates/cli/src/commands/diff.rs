@@ -24,7 +24,7 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
     // This variable keeps the archive's temporary files until the end.
     let mut archived = None;
     if let (Some(folder), Some(at)) = (&args.archive, args.at) {
-        archived = Some(states_around(folder, at, &Person::watching(console))?);
+        archived = Some(states_around(folder, at, &Person::never_asked(console))?);
     }
     let (old, new) = states(args, archived.as_ref())?;
     refuse(&old, &new, global)?;
@@ -39,7 +39,7 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
 
 /// Compares two states, and prints the differences. The outcome is [`Outcome::Findings`] if there are any.
 pub(crate) async fn compare([old, new]: [&Side; 2], args: &DiffArgs, console: &Console) -> Result<Outcome> {
-    let person = Person::watching(console);
+    let person = Person::never_asked(console);
     let pair = read_pair(old, new, args.force, &person).await?;
     let scope = scope(&pair, args.networks(), &args.selection.names(None))?;
     let found = diff(&pair, [old, new], &scope, args.recheck.settle, &person).await?;

@@ -12,24 +12,22 @@ use crate::operator::Person;
 use crate::render::history::FIRST_REVISION;
 use crate::{connect, hints};
 
-/// Prints the events of an address, handle, block, node or pod; exit code 1 if there are none.
+/// Prints the events of an address, handle, block, node or pod, from an archive if the options name one, otherwise from
+/// etcd and the journals. The exit code is 1 if there are none.
 pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return of_fleet::run(args, &fleet, console);
     }
     let journals = journals_folder();
-    let history = match &args.archive {
-        Some(folder) => archive_history(
-            folder,
-            args.object(),
-            journals.as_deref(),
-            &Person::watching(console),
-        )?,
-        None => connect::with(global, console, async |access| {
+    let found = if let Some(folder) = &args.archive {
+        let person = Person::never_asked(console);
+        archive_history(folder, args.object(), journals.as_deref(), &person)?
+    } else {
+        connect::with(global, console, async |access| {
             history(access, args.object(), journals.as_deref()).await
-        })?,
+        })?
     };
-    print(&history, console)
+    print(&found, console)
 }
 
 /// Prints a history. The outcome is [`Outcome::Refused`] if the history has no events.

@@ -55,7 +55,7 @@ async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, conso
     loop {
         let once = async {
             let datastore = connect::open(global, console).await?;
-            let person = Person::watching(console);
+            let person = Person::never_asked(console);
             record(Access::new(&datastore, &person), folder, keep, &has_begun).await
         };
         let Err(failure) = once.await;

@@ -47,7 +47,7 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
             calipam_workflow::rates_of_etcd(access.datastore).await
         })?
     } else {
-        calipam_workflow::rates(folder, &Person::watching(console))?
+        calipam_workflow::rates(folder, &Person::never_asked(console))?
     };
 
     // A rate is a whole number of pods in a period.

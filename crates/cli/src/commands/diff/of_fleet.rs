@@ -124,7 +124,7 @@ fn compare_with_archive(
     console: &Console,
 ) -> Result<Compared> {
     // `state` keeps the archive's temporary file until the comparison has read it.
-    let state = match state_at(archive, at, &Person::watching(console)) {
+    let state = match state_at(archive, at, &Person::never_asked(console)) {
         Ok(state) => state,
         Err(failure) => return Ok(ReadOfCluster::Unreadable(failure.message)),
     };

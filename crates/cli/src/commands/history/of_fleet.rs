@@ -88,7 +88,7 @@ impl HistoryReader<'_> {
         };
 
         let folder = place(folder, cluster, "");
-        let person = Person::watching(console);
+        let person = Person::never_asked(console);
         match archive_history(&folder, Object::Address(self.address), journals, &person) {
             Ok(history) => Ok(ReadOfCluster::Read(history)),
             Err(failure) => Ok(ReadOfCluster::Unreadable(failure.message)),

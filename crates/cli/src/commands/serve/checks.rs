@@ -119,7 +119,7 @@ impl<'a> Checks<'a> {
         let findings = match &self.live {
             Some(live) => AllFindings::of_live(live),
             None => {
-                let person = Person::watching(&self.console);
+                let person = Person::never_asked(&self.console);
                 let (checked, advice) = checker.check(Access::new(&datastore, &person)).await?;
                 AllFindings {
                     report: checked.report,
@@ -139,7 +139,7 @@ impl<'a> Checks<'a> {
     /// Returns `None` if there are none, or if the datastore cannot be read: the next check says so.
     async fn confirm(&mut self, took: Duration) -> Option<Success> {
         let live = self.live.as_mut()?;
-        let person = Person::watching(&self.console);
+        let person = Person::never_asked(&self.console);
         let access = Access::new(self.datastore.as_ref()?, &person);
         if !live.confirm(access).await.ok()? {
             return None;
@@ -173,7 +173,7 @@ impl<'a> Checks<'a> {
         if self.args.options.confirm.is_some() {
             return Ok(());
         }
-        let person = Person::watching(&self.console);
+        let person = Person::never_asked(&self.console);
         let access = Access::new(datastore, &person);
         let Some(live) = &mut self.live else {
             match Live::begin(access, &checker.criteria(), checker.names()).await? {
@@ -224,7 +224,7 @@ impl<'a> Checks<'a> {
         let folder = folder.to_owned();
         let now = snapshot.taken_at;
         let console = self.console.clone();
-        let read = move || match trends(&folder, pools.into_iter(), now, &Person::watching(&console)) {
+        let read = move || match trends(&folder, pools.into_iter(), now, &Person::never_asked(&console)) {
             // `None` if nothing was recorded before this run.
             Ok(trends) => trends,
             Err(error) => {
