@@ -27,14 +27,14 @@ use crate::write::{
 #[derive(Debug)]
 pub(super) struct EtcdV2Objects {
     client: Arc<EtcdV2Client>,
-    own: OwnHandles,
+    own_handles: OwnHandles,
 }
 
 impl EtcdV2Objects {
     pub(super) fn new(client: &Arc<EtcdV2Client>) -> Self {
         Self {
             client: Arc::clone(client),
-            own: OwnHandles::default(),
+            own_handles: OwnHandles::default(),
         }
     }
 }
@@ -57,7 +57,7 @@ impl Objects for EtcdV2Objects {
 
     /// Retries temporary failures. The client itself chooses the member to ask.
     async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
-        retried(|| read(&self.client, &self.own, keys)).await
+        retried(|| read(&self.client, &self.own_handles, keys)).await
     }
 
     /// Converts the values to Calico 2.x's form.
@@ -97,7 +97,7 @@ impl Objects for EtcdV2Objects {
         }
 
         let keys: Vec<Key> = batch.evidence.iter().map(|(key, _)| key.clone()).collect();
-        let evidence = read(&self.client, &self.own, &keys).await?;
+        let evidence = read(&self.client, &self.own_handles, &keys).await?;
         if !are_expected(&evidence, &batch.evidence) {
             return Ok(Swap::Conflict);
         }
@@ -106,7 +106,7 @@ impl Objects for EtcdV2Objects {
         let Some(index) = written else {
             return Ok(Swap::Conflict);
         };
-        self.own.note(change, index);
+        self.own_handles.note(change, index);
         Ok(Swap::Done(vec![Some(Revision::Etcd(index))]))
     }
 }
@@ -117,53 +117,60 @@ impl Objects for EtcdV2Objects {
 /// writer has changed the handle's count for one block, the handle's addresses in other blocks must not look
 /// reassigned.
 #[derive(Debug, Default)]
-struct OwnHandles(Mutex<HashMap<String, Own>>);
+struct OwnHandles(Mutex<HashMap<String, OwnWrites>>);
 
-/// The index of a handle before this writer's first write, and after its last write. The latter is `None` if that write
-/// deleted the handle. No other client has written the handle in between.
+/// This writer's writes of a handle, between which no other client has written it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Own {
-    before: i64,
-    after: Option<i64>,
+struct OwnWrites {
+    /// The index that the first of them replaced.
+    first_replaced: i64,
+    /// The index that the last of them wrote; `None` if it deleted the handle.
+    last_written: Option<i64>,
 }
 
 impl OwnHandles {
-    /// Notes a write of a handle: the index that this process replaced first, and the one that it wrote last.
+    /// Notes a write, if it is of a handle. `written` is the index that it got.
     fn note(&self, change: &Change, written: i64) {
         let Key::Handle(id) = change.key() else { return };
-        let mut own_writes = lock(&self.0);
+        let mut writes_by_id = lock(&self.0);
         let Precondition::At(Revision::Etcd(replaced)) = change.precondition() else {
-            own_writes.remove(id);
+            // A handle that is created has no earlier index.
+            writes_by_id.remove(id);
             return;
         };
-        // A further write goes on from the one before it.
-        let first_replaced = match own_writes.get(id) {
-            Some(previous) if previous.after == Some(*replaced) => previous.before,
-            _ => *replaced,
+        let mut first_replaced = *replaced;
+        if let Some(earlier) = writes_by_id.get(id)
+            && earlier.last_written == Some(*replaced)
+        {
+            first_replaced = earlier.first_replaced;
+        }
+        let writes = OwnWrites {
+            first_replaced,
+            last_written: change.value().map(|_| written),
         };
-        own_writes.insert(
-            id.clone(),
-            Own {
-                before: first_replaced,
-                after: change.value().map(|_| written),
-            },
-        );
+        writes_by_id.insert(id.clone(), writes);
     }
 
-    /// The index that serves as the sequence number of a handle's addresses. `now` is the handle's current index. If
-    /// this writer was the last to write the handle, returns the index before its own writes.
-    fn number(&self, id: &str, now: Option<u64>) -> Option<u64> {
-        let own_writes = lock(&self.0);
+    /// The index that serves as the sequence number of a handle's addresses: `current_index`, that of the handle now or,
+    /// if this writer was the last to write the handle, the index before its own writes.
+    fn number(&self, id: &str, current_index: Option<u64>) -> Option<u64> {
+        let writes_by_id = lock(&self.0);
         let unsigned = |index: i64| u64::try_from(index).ok();
-        match own_writes.get(id) {
-            Some(own) if own.after.and_then(unsigned) == now => unsigned(own.before),
-            _ => now,
+        if let Some(writes) = writes_by_id.get(id)
+            && writes.last_written.and_then(unsigned) == current_index
+        {
+            return unsigned(writes.first_replaced);
         }
+        current_index
     }
 }
 
 /// Reads objects, each with its own request.
-async fn read(client: &Arc<EtcdV2Client>, own: &OwnHandles, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+async fn read(
+    client: &Arc<EtcdV2Client>,
+    own_handles: &OwnHandles,
+    keys: &[Key],
+) -> Result<Vec<Option<Stored>>> {
     let mut reads = Vec::new();
     for key in keys {
         let client = Arc::clone(client);
@@ -171,7 +178,7 @@ async fn read(client: &Arc<EtcdV2Client>, own: &OwnHandles, keys: &[Key]) -> Res
         reads.push(async move { stored(&client, &key).await });
     }
     let mut objects = tasks::all(IN_FLIGHT, reads).await?;
-    number_blocks(client, own, &mut objects).await?;
+    number_blocks(client, own_handles, &mut objects).await?;
     Ok(objects)
 }
 
@@ -179,7 +186,7 @@ async fn read(client: &Arc<EtcdV2Client>, own: &OwnHandles, keys: &[Key]) -> Res
 /// its block was read, its handle therefore already has another index.
 async fn number_blocks(
     client: &EtcdV2Client,
-    own: &OwnHandles,
+    own_handles: &OwnHandles,
     objects: &mut [Option<Stored>],
 ) -> Result<()> {
     let mut blocks = Vec::new();
@@ -195,7 +202,7 @@ async fn number_blocks(
     let entries = convert(&client.read(HANDLE_PREFIX.trim_end_matches('/')).await?.node);
     let handles = handle_indices(&entries);
     for block in blocks {
-        number(block, |id| own.number(id, handles.get(id).copied()));
+        number(block, |id| own_handles.number(id, handles.get(id).copied()));
     }
     Ok(())
 }

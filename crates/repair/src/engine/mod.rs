@@ -318,9 +318,10 @@ pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
             None => break,
             Some(Ok((index, group, ended, omissions))) => {
                 order.end(index);
-                let not_started = execution.not_started;
+                let not_started_before = execution.not_started;
                 execution.note(&group, ended, omissions);
-                if execution.not_started == not_started {
+                // A step that a stop or a failure kept from writing does not count as progress.
+                if execution.not_started == not_started_before {
                     number_of_ended += 1;
                 }
                 (context.events)(&Event::Ended {
@@ -385,19 +386,14 @@ impl Execution {
     fn note_omissions(&mut self, group: &Group, omissions: Vec<Omission>) {
         let mut conflicts: Vec<Conflict> = Vec::new();
         for omission in omissions {
-            let reported = conflicts
-                .iter()
-                .position(|conflict| conflict.reason == omission.reason);
-            let index = match reported {
-                Some(index) => index,
-                None => {
-                    conflicts.push(Conflict {
-                        what: String::new(),
-                        ..conflict_of_step(group, omission.reason)
-                    });
-                    conflicts.len() - 1
-                }
-            };
+            let has_reason = |conflict: &Conflict| conflict.reason == omission.reason;
+            let index = conflicts.iter().position(has_reason).unwrap_or(conflicts.len());
+            if index == conflicts.len() {
+                conflicts.push(Conflict {
+                    what: String::new(),
+                    ..conflict_of_step(group, omission.reason)
+                });
+            }
 
             let conflict = &mut conflicts[index];
             conflict.addresses.extend(omission.addresses);

@@ -332,17 +332,22 @@ impl WriteTask {
         let mut pieces = pieces.to_vec();
         pieces.sort_by_key(|piece| !piece.frees(&self.step));
         let of_pieces = pieces.iter().flat_map(|piece| self.evidence(piece));
-        let grounds = self.evidence_of_whole().iter().chain(of_pieces);
+        let available = self.evidence_of_whole().iter().chain(of_pieces);
+        // With a block part, all evidence was read and checked before, so the write can do without some of it.
         let room = match self.step.block_part() {
             Some(_) => self.conditions.saturating_sub(changes.len()),
             None => usize::MAX,
         };
 
-        let mut seen = BTreeSet::new();
+        let mut compared_keys = BTreeSet::new();
         let mut evidence = Vec::new();
-        for ground in grounds {
-            if evidence.len() < room && seen.insert(&ground.0) {
-                evidence.push(compared(ground, objects));
+        for key_and_precondition in available {
+            if evidence.len() == room {
+                break;
+            }
+            let is_new = compared_keys.insert(&key_and_precondition.0);
+            if is_new {
+                evidence.push(compared(key_and_precondition, objects));
             }
         }
         Decision::Write(Batch { changes, evidence })
