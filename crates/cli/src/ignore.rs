@@ -225,12 +225,13 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
     let (content, until) = split_until(content)?;
     let (content, cluster) = split_cluster(content);
 
-    let subject = match quoted_subject {
-        Some(subject) if content.is_empty() => subject,
-        Some(_) => return Err(format!("unexpected {content:?} after the subject")),
-        None if content.is_empty() => return Err(format!("{line:?} has no subject")),
-        None => content.to_owned(),
-    };
+    if quoted_subject.is_some() && !content.is_empty() {
+        return Err(format!("unexpected {content:?} after the subject"));
+    }
+    if quoted_subject.is_none() && content.is_empty() {
+        return Err(format!("{line:?} has no subject"));
+    }
+    let subject = quoted_subject.unwrap_or_else(|| content.to_owned());
     let code = code.parse().map_err(|unknown: UnknownCode| unknown.to_string())?;
     Ok(Some(Entry {
         code,

@@ -12,6 +12,10 @@ use super::{Call, plain_failure};
 use crate::args::WritingArgs;
 use crate::exit::Result;
 
+/// calicoctl's message if the datastore is not locked.
+const NOT_LOCKED: &str =
+    "datastore is not locked. Run the `calicoctl datastore migrate lock` command in order split the IP pools";
+
 /// Splits a pool, with calicoctl's messages for refusals.
 pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
     let number_of_parts: i64 = args.number.parse().map_err(|error: ParseIntError| {
@@ -59,13 +63,16 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
         intent: WritingArgs::agreed(&format!("calicoctl ipam split {parts}")),
     };
     let split = call.with(async |access| calipam_workflow::split(access, &request).await);
-    let repaired = split.map_err(|failure| match failure.cause() {
-        _ if failure.cause::<UnknownPool>().is_some() => not_found(),
-        Some(SplitRefusal::NotLocked(_)) => plain_failure(
-            "datastore is not locked. Run the `calicoctl datastore migrate lock` command in order split the IP pools",
-        ),
-        Some(SplitRefusal::NotPowerOfTwo(refused)) => plain_failure(refused.to_string()),
-        _ => failure,
+    let repaired = split.map_err(|failure| {
+        if failure.cause::<UnknownPool>().is_some() {
+            return not_found();
+        }
+        match failure.cause() {
+            Some(SplitRefusal::NotLocked(_)) => plain_failure(NOT_LOCKED),
+            Some(SplitRefusal::NotPowerOfTwo(refused)) => plain_failure(refused.to_string()),
+            // calicoctl has no text of its own for the others.
+            _ => failure,
+        }
     })?;
     let text = message(&repaired);
     call.finish(repaired.run)?;

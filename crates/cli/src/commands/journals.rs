@@ -230,7 +230,7 @@ fn state(journal: &JournalRow<'_>) -> &'static str {
         JournalState::Running => "running",
         JournalState::Damaged => "damaged",
         JournalState::LockLeft => "left a lock",
-        _ if journal.undone => "undone",
+        JournalState::Interrupted | JournalState::Ended if journal.undone => "undone",
         JournalState::Interrupted => "interrupted",
         JournalState::Ended => "ended",
     }

@@ -42,31 +42,33 @@ fn split(text: &str) -> Line {
         words: vec![String::new()],
         ..Line::default()
     };
-    let mut escaped = false;
-    let mut begun = false;
+    let mut is_escaped = false;
+    let mut has_word_begun = false;
     for c in text.chars() {
-        let in_word = escaped || line.quote.is_some() || !c.is_ascii_whitespace();
-        if !in_word {
-            if begun {
+        let is_in_word = is_escaped || line.quote.is_some() || !c.is_ascii_whitespace();
+        if !is_in_word {
+            // Further blanks between two words begin no other word.
+            if has_word_begun {
                 line.words.push(String::new());
                 line.typed.clear();
-                begun = false;
+                has_word_begun = false;
             }
             continue;
         }
-        begun = true;
+        has_word_begun = true;
         line.typed.push(c);
         let word = line.words.last_mut().expect("there is always a last word");
-        match (line.quote, c) {
+        if is_escaped {
             // In double quotes, a backslash escapes only some characters, and otherwise stays.
-            _ if escaped => {
-                if line.quote.is_some() && !"\"\\$`".contains(c) {
-                    word.push('\\');
-                }
-                word.push(c);
-                escaped = false;
+            if line.quote.is_some() && !"\"\\$`".contains(c) {
+                word.push('\\');
             }
-            (None | Some('"'), '\\') => escaped = true,
+            word.push(c);
+            is_escaped = false;
+            continue;
+        }
+        match (line.quote, c) {
+            (None | Some('"'), '\\') => is_escaped = true,
             (None, '"' | '\'') => line.quote = Some(c),
             (Some(open), c) if c == open => line.quote = None,
             (_, c) => word.push(c),

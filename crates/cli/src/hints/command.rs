@@ -271,11 +271,15 @@ fn arranged<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut is_value = false;
     for word in words {
         let looks_like_option = word.starts_with('-') && word != "-";
-        match line.last_mut() {
-            Some(option) if is_value && looks_like_option => *option = format!("{option}={word}"),
-            _ if is_value || !looks_like_option => line.push(word.to_owned()),
-            _ if find_option(command, word).is_some() => line.push(word.to_owned()),
-            _ => after_dashes.push(word.to_owned()),
+        if is_value
+            && looks_like_option
+            && let Some(option) = line.last_mut()
+        {
+            *option = format!("{option}={word}");
+        } else if is_value || !looks_like_option || find_option(command, word).is_some() {
+            line.push(word.to_owned());
+        } else {
+            after_dashes.push(word.to_owned());
         }
         command = command.find_subcommand(word).unwrap_or(command);
         let takes_value = |arg: &Arg| arg.get_num_args().is_some_and(|values| values.min_values() > 0);
