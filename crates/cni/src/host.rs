@@ -42,14 +42,21 @@ impl CallHost<'_> {
             let client = self.call.lookup(self.allocator).await?;
             client.namespace_labels(namespace).await
         };
-        let error = match read.await {
-            Ok(Some(labels)) => return Ok(Some(labels)),
-            Ok(None) => CniError::internal(format!("namespaces {namespace:?} not found")),
-            Err(error) => failure::from_datastore(&error),
-        };
-        let message = format!("failed to get namespace {namespace}: {}", error.msg);
-        Err(CniError::new(error.code, message))
+        match read.await {
+            Ok(Some(labels)) => Ok(Some(labels)),
+            Ok(None) => {
+                let not_found = CniError::internal(format!("namespaces {namespace:?} not found"));
+                Err(no_labels(namespace, not_found))
+            }
+            Err(error) => Err(no_labels(namespace, failure::from_datastore(&error))),
+        }
     }
+}
+
+/// The error for a namespace whose labels cannot be read, with the text of Calico's plugin.
+fn no_labels(namespace: &str, reason: CniError) -> CniError {
+    let message = format!("failed to get namespace {namespace}: {}", reason.msg);
+    CniError::new(reason.code, message)
 }
 
 impl Host for CallHost<'_> {

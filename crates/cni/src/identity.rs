@@ -114,19 +114,22 @@ pub(crate) fn node_name(sources: &NodeName) -> String {
 /// Refuses a value that cannot be part of a workload endpoint's name: an empty one, and one that begins or ends with
 /// `-`, which joins the parts. `field` is the part's name in the error, whose text is that of Calico's plugin.
 fn check_segment(field: &str, value: &str) -> Result<(), CniError> {
-    let reason = match value {
-        "" => "field should be assigned",
-        _ if value.starts_with('-') => "field must not begin with a '-'",
-        _ if value.ends_with('-') => "field must not end with a '-'",
-        _ => return Ok(()),
+    let reason = if value.is_empty() {
+        "field should be assigned"
+    } else if value.starts_with('-') {
+        "field must not begin with a '-'"
+    } else if value.ends_with('-') {
+        "field must not end with a '-'"
+    } else {
+        return Ok(());
     };
-    let value = if value.is_empty() {
+    let assignment = if value.is_empty() {
         String::new()
     } else {
         format!(" = '{value}'")
     };
     Err(CniError::internal(format!(
-        "error constructing WorkloadEndpoint name: error with field {field}{value} ({reason})"
+        "error constructing WorkloadEndpoint name: error with field {field}{assignment} ({reason})"
     )))
 }
 

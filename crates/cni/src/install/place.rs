@@ -252,7 +252,7 @@ impl Place {
             Program::Missing => return Ok(()),
             Program::This | Program::Ours | Program::Broken => self.remove(NEXT)?,
             // The plugin was a link to the backup.
-            _ if self.is_original(NEXT) => self.remove(NEXT)?,
+            Program::Calicos | Program::Unfinished if self.is_original(NEXT) => self.remove(NEXT)?,
             // The exchange was completed, and this is the former plugin: it becomes the backup.
             Program::Calicos | Program::Unfinished => self.rename(NEXT, ORIGINAL, RenameFlags::empty())?,
         }

@@ -108,13 +108,16 @@ impl Attempt {
 
     /// Converts an alert of the server. A refusal is about the client's certificate, if it has one.
     fn alert(self, alert: AlertDescription) -> Cause {
-        match alert {
-            AlertDescription::CertificateRequired => Cause::ClientCertificateRequired,
-            alert if !REFUSALS.contains(&alert) => {
-                Cause::Tls(format!("the server answered with the alert {alert:?}"))
-            }
-            _ if self.has_certificate => Cause::ClientCertificateRefused,
-            _ => Cause::ClientCertificateRequired,
+        if alert == AlertDescription::CertificateRequired {
+            return Cause::ClientCertificateRequired;
+        }
+        if !REFUSALS.contains(&alert) {
+            return Cause::Tls(format!("the server answered with the alert {alert:?}"));
+        }
+        if self.has_certificate {
+            Cause::ClientCertificateRefused
+        } else {
+            Cause::ClientCertificateRequired
         }
     }
 

@@ -71,20 +71,20 @@ pub(crate) async fn observe<C: Collector>(
         {
             return Err(unreadable);
         }
-        match &error {
-            Error::Request {
-                failure: Failure::Compacted,
-                endpoint,
-                ..
-            } => {
-                if !retries.pause().await {
-                    return Err(always_compacted(endpoint));
-                }
+        if let Error::Request {
+            failure: Failure::Compacted,
+            endpoint,
+            ..
+        } = &error
+        {
+            // The next attempt reads at a newer revision.
+            if !retries.pause().await {
+                return Err(always_compacted(endpoint));
             }
-            transient if transient.is_transient() && retries.pause().await => {
-                client = client.reconnect().await?
-            }
-            _ => return Err(error),
+        } else if error.is_transient() && retries.pause().await {
+            client = client.reconnect().await?;
+        } else {
+            return Err(error);
         }
         tracing::info!("reading again from the start: {error}");
     }
