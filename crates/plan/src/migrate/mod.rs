@@ -210,26 +210,18 @@ pub fn plan_pools(
             refuse_managed(old, &stored.old)?;
             create(snapshot, old, new, &stored.old)
         }
-        (Phase::Create, Some(new), Some(stored)) => {
-            refuse_managed(new, stored)?;
-            let enable = Edit::Pool(new.name.clone(), PoolEdit::SetDisabled(stored.clone(), false));
-            action(
-                old,
-                new,
-                enable,
-                Verb::EnablePool,
-                "it exists, but is disabled".to_owned(),
-            )
+        (Phase::Create, Some(new), Some(stored_new)) => {
+            refuse_managed(new, stored_new)?;
+            let why = "it exists, but is disabled".to_owned();
+            let enable = Edit::Pool(new.name.clone(), PoolEdit::SetDisabled(stored_new.clone(), false));
+            action(old, new, enable, Verb::EnablePool, why)
         }
         (Phase::Disable, ..) => {
             refuse_managed(old, &stored.old)?;
             let why = "addresses that are in use stay, but no new ones are assigned from it".to_owned();
             let disable = Edit::Pool(old.name.clone(), PoolEdit::SetDisabled(stored.old.clone(), true));
-            requiring_pools(
-                snapshot,
-                migration,
-                action(old, old, disable, Verb::DisablePool, why),
-            )
+            let disabling = action(old, old, disable, Verb::DisablePool, why);
+            requiring_pools(snapshot, migration, disabling)
         }
         (Phase::Delete, ..) => {
             refuse_managed(old, &stored.old)?;
@@ -244,13 +236,12 @@ pub fn plan_pools(
             }
             let why = "no block, affinity or address in use is left in it".to_owned();
             let delete = Edit::Pool(old.name.clone(), PoolEdit::Delete(stored.old.clone()));
-            requiring_pools(
-                snapshot,
-                migration,
-                action(old, old, delete, Verb::DeletePool, why),
-            )
+            let deletion = action(old, old, delete, Verb::DeletePool, why);
+            requiring_pools(snapshot, migration, deletion)
         }
-        _ => return Ok(Plan::new(PlanKind::Migrate, snapshot, Vec::new())),
+        (Phase::Move | Phase::CleanUp, ..) => {
+            return Ok(Plan::new(PlanKind::Migrate, snapshot, Vec::new()));
+        }
     };
     Ok(Plan::new(PlanKind::Migrate, snapshot, vec![action]))
 }

@@ -224,27 +224,31 @@ impl UndoPlan {
             steps.map(judge).collect::<Vec<Judged>>()
         });
 
-        let judged = judged.into_iter().flatten();
-        for ((mut step, judged), stored) in std::mem::take(&mut self.steps).into_iter().zip(judged).zip(found)
-        {
-            let objects: Vec<_> = step.objects.iter().zip(judged.states.iter().copied()).collect();
+        let steps = std::mem::take(&mut self.steps);
+        let judgements = judged.into_iter().flatten();
+        for ((mut step, judgement), stored) in steps.into_iter().zip(judgements).zip(found) {
+            let objects: Vec<_> = step
+                .objects
+                .iter()
+                .zip(judgement.states.iter().copied())
+                .collect();
             let mut refusal = why_refused(&objects, &step.arrived);
             if refusal.is_none() {
-                refusal = judged.late_write(&step).map(changed_since_plan);
+                refusal = judgement.late_write(&step).map(changed_since_plan);
             }
             if let Some(reason) = refusal {
                 self.skip(step, reason);
                 continue;
             }
 
-            if judged.states.iter().all(|state| *state == State::Undone) {
+            if judgement.states.iter().all(|state| *state == State::Undone) {
                 self.already += step.objects.len();
                 step.objects.clear();
             }
-            if judged.states.iter().all(|state| *state == State::AsLeft) {
+            if judgement.states.iter().all(|state| *state == State::AsLeft) {
                 step.keep_found(stored);
             }
-            if !step.objects.is_empty() || judged.fences.contains(&Fence::Open) {
+            if !step.objects.is_empty() || judgement.fences.contains(&Fence::Open) {
                 self.steps.push(step);
             }
         }

@@ -258,17 +258,17 @@ impl HandlePlan<'_, '_> {
 
     /// Describes how the handle changes.
     fn change(&self, desired: &BTreeMap<IpNet, i64>, only_strays: bool) -> Change {
-        let (action, detail) = match self.observed {
-            Observed::Object(_) if only_strays => (
-                Verb::DeleteHandle,
-                "its object whose key has a carriage return, which Calico never finds",
-            ),
-            _ if desired.is_empty() => (Verb::DeleteHandle, "no allocation refers to it"),
-            Observed::Object(_) => (
-                Verb::SetHandleCounts,
-                "its counts differ from what the blocks record",
-            ),
-            _ => (Verb::CreateHandle, "the blocks record addresses under it"),
+        let has_object = matches!(self.observed, Observed::Object(_));
+        let (action, detail) = if has_object && only_strays {
+            let detail = "its object whose key has a carriage return, which Calico never finds";
+            (Verb::DeleteHandle, detail)
+        } else if desired.is_empty() {
+            (Verb::DeleteHandle, "no allocation refers to it")
+        } else if has_object {
+            let detail = "its counts differ from what the blocks record";
+            (Verb::SetHandleCounts, detail)
+        } else {
+            (Verb::CreateHandle, "the blocks record addresses under it")
         };
         let subject = Subject::Handle(self.id.to_owned());
         Change {
