@@ -156,9 +156,14 @@ fn time(when: &When) -> String {
 /// Formats the bounds of a time that is not known exactly, as far as they are known.
 fn bounds(after: Option<Timestamp>, before: Option<Timestamp>) -> String {
     match (after.map(short_utc), before.map(short_utc)) {
-        // Both times are within the printed second.
-        (Some(after), Some(before)) if after == before => after,
-        (Some(after), Some(before)) => format!("between {after} and {before}"),
+        (Some(after), Some(before)) => {
+            if after == before {
+                // Both times are within the printed second.
+                after
+            } else {
+                format!("between {after} and {before}")
+            }
+        }
         (Some(after), None) => format!("after {after}"),
         (None, Some(before)) => format!("before {before}"),
         (None, None) => "not known".to_owned(),
@@ -169,13 +174,14 @@ fn bounds(after: Option<Timestamp>, before: Option<Timestamp>) -> String {
 /// Empty if nothing of this is known.
 fn who(event: &Event, wide: bool) -> String {
     let mut parts = Vec::new();
-    // A holder that has not changed is shown once.
-    match (&event.before, &event.after) {
-        (Some(before), Some(after)) if before != after => {
-            parts.push(format!("{} → {}", holder(before, wide), holder(after, wide)));
-        }
-        (Some(only), _) | (None, Some(only)) => parts.push(holder(only, wide)),
-        (None, None) => {}
+    if let Some(before) = &event.before
+        && let Some(after) = &event.after
+        && before != after
+    {
+        parts.push(format!("{} → {}", holder(before, wide), holder(after, wide)));
+    } else if let Some(only) = event.before.as_ref().or(event.after.as_ref()) {
+        // A holder that has not changed is shown once.
+        parts.push(holder(only, wide));
     }
     if !event.detail.is_empty() {
         parts.push(event.detail.clone());

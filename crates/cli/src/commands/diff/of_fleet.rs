@@ -26,6 +26,27 @@ enum Old<'a> {
     Archives(&'a Path, Timestamp),
 }
 
+/// Returns the earlier states that the options name: the archives of the clusters, or OLD without a revision.
+fn earlier_states(args: &DiffArgs) -> Result<Old<'_>> {
+    if let Some(folder) = &args.archive
+        && let Some(at) = args.at
+        && args.old.is_none()
+    {
+        return Ok(Old::Archives(folder, at));
+    }
+    if let Some(old) = &args.old
+        && old.revision.is_none()
+        && args.archive.is_none()
+    {
+        let earlier = Fleet::earlier(Path::new(&old.datastore))?;
+        return Ok(Old::Fleet(earlier));
+    }
+    let message =
+        "with several clusters, OLD is a file or folder of earlier states; or use --archive and --at";
+    let example = "for example a folder that `export --fleet` has written: see docs/fleet.md";
+    Err(Failure::usage(message).hint(example))
+}
+
 /// Compares each cluster with its earlier state, and prints the differences; exit code 1 if there are any.
 ///
 /// # Errors
@@ -45,17 +66,7 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
         &options_of_one_cluster,
         "compare that cluster alone; with several, OLD is a file or folder as for --fleet",
     )?;
-    let old =
-        match (&args.archive, args.at, &args.old) {
-            (Some(folder), Some(at), None) => Old::Archives(folder, at),
-            (None, _, Some(old)) if old.revision.is_none() => {
-                Old::Fleet(Fleet::earlier(Path::new(&old.datastore))?)
-            }
-            _ => return Err(Failure::usage(
-                "with several clusters, OLD is a file or folder of earlier states; or use --archive and --at",
-            )
-            .hint("for example a folder that `export --fleet` has written: see docs/fleet.md")),
-        };
+    let old = earlier_states(args)?;
 
     fleet.require_distinct_places()?;
 
