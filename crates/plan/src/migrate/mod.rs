@@ -134,17 +134,18 @@ impl Migration {
                 name,
             } => {
                 let found = pools.find(|pool| pool.cidr == *cidr && pool.name != old.name);
-                match (found, name) {
-                    (Some(pool), Some(wanted)) if pool.name != *wanted => {
+                if let Some(pool) = found {
+                    if let Some(wanted) = name
+                        && pool.name != *wanted
+                    {
                         let message =
                             format!("{cidr} is the CIDR of the pool {}, not of {wanted}", pool.name);
                         return Err(Refused::new(message).hint("omit --to-name: the pool exists"));
                     }
-                    (Some(pool), _) => (pool.clone(), false),
-                    (None, name) => {
-                        let block_size = block_size.unwrap_or(old.block_size);
-                        (made_of(snapshot, old, *cidr, block_size, name.as_deref())?, true)
-                    }
+                    (pool.clone(), false)
+                } else {
+                    let block_size = block_size.unwrap_or(old.block_size);
+                    (made_of(snapshot, old, *cidr, block_size, name.as_deref())?, true)
                 }
             }
         };

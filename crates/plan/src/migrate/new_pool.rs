@@ -26,10 +26,15 @@ pub(super) fn made_of(
     require_block_size(cidr, block_size)?;
     can_be_copied(old)?;
 
-    let name = match (name, &old.temporary_for) {
-        (Some(stated), _) => stated.to_owned(),
-        (None, Some(successor)) if successor.cidr == cidr => successor.name.clone(),
-        _ => name_of(old, cidr),
+    let name = if let Some(stated) = name {
+        stated.to_owned()
+    } else if let Some(successor) = &old.temporary_for
+        && successor.cidr == cidr
+    {
+        // A temporary pool names the pool that follows it.
+        successor.name.clone()
+    } else {
+        name_of(old, cidr)
     };
     // The name may come from an annotation, which can contain anything.
     if !is_storable_id(&name, DatastoreKind::Kubernetes) || name.contains(|c: char| c.is_ascii_uppercase()) {
@@ -56,8 +61,8 @@ pub(super) fn made_of(
     })
 }
 
-/// The refusal of a new pool with the CIDR of the old one: two pools cannot have the same CIDR, and one pool cannot have
-/// blocks of two sizes.
+/// The refusal of a new pool with the CIDR of the old one: two pools cannot have the same CIDR, and one pool cannot
+/// have blocks of two sizes.
 pub(super) fn has_same_cidr(old: &Pool, block_size: u8) -> Refused {
     let Pool { name, cidr, .. } = old;
     let message = format!(

@@ -16,6 +16,8 @@ use super::planner::Planner;
 use crate::plan::{Action, Change, Verb};
 use crate::release::gone_node::{clear_owner, expect_stored_nodes, release_affinity};
 
+/// Creates the steps of a plan: those before the blocks, one for each block that changes, and those after them. Steps
+/// without an edit are left out.
 pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec<Action> {
     let index = planner.index();
     let cooldown = planner.basis.cooldown;
@@ -65,6 +67,8 @@ struct BlockStep<'s> {
 }
 
 impl BlockStep<'_> {
+    /// Creates the step, by the state of the block: it is replaced if it is corrupt, created if it is missing, and
+    /// edited address by address otherwise.
     fn action(mut self, corrupt: &CorruptBlocks) -> Action {
         if let Some(repaired) = corrupt.blocks.get(&self.cidr) {
             return self.replace(repaired);

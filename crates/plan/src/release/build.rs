@@ -161,6 +161,8 @@ impl<'s> Selection<'_, 's> {
         part
     }
 
+    /// Adds a step for each chosen handle without allocations. It deletes the handle if the blocks in its counts still
+    /// record nothing under it.
     fn delete_orphans(&self, actions: &mut Vec<Action>) {
         let wanted = self.orphans.keys().map(|id| Key::Handle(id.clone())).collect();
         let objects = calipam_check::objects(self.basis.snapshot, &wanted);

@@ -44,7 +44,9 @@ impl Omitted {
     pub(crate) fn add(&mut self, omissions: Vec<Omission>) {
         let mut kept = lock(&self.kept);
         for omission in omissions {
-            if let (Unit::Handle(id), true) = (&omission.unit, omission.releases) {
+            if omission.releases
+                && let Unit::Handle(id) = &omission.unit
+            {
                 kept.entry(id.clone()).or_insert_with(|| omission.reason.clone());
             }
             self.parts.push(omission);

@@ -24,6 +24,10 @@ pub(crate) fn append(path: &Path, entries: &[Entry]) -> Result<(), JournalError>
     append_lines(path, entries).map_err(|error| JournalError::write(path, &error))
 }
 
+/// Checks the lines of a journal, and writes further ones after them.
+///
+/// # Errors
+/// If a line is damaged, since the checksums of later lines depend on it, or the file cannot be written.
 fn append_lines(path: &Path, entries: &[Entry]) -> io::Result<()> {
     // The checksum of a line depends on all lines before it.
     let mut file = regular::open_own(path, OpenOptions::new().read(true).append(true))?;

@@ -74,8 +74,8 @@ impl Fence {
 /// Returns the reason to refuse objects that are undone together: another client has changed one of them since the run.
 /// The run may have written the `arrived` objects after an earlier undo.
 pub(super) fn why_refused(found: &[(&UndoObject, State)], arrived: &BTreeSet<Key>) -> Option<String> {
-    // An earlier undo may have deleted an object that the run created. It undoes the phases in order: if an object of an
-    // earlier phase is not undone, another client has deleted it.
+    // An earlier undo may have deleted an object that the run created. It undoes the phases in order: if an object of
+    // an earlier phase is not undone, another client has deleted it.
     let not_undone = found
         .iter()
         .filter(|(object, state)| *state == State::AsLeft && !arrived.contains(&object.key));
@@ -119,7 +119,8 @@ fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
                 left.revision == now.revision.to_string() || compared_by_value(object.key.clone());
             has_same_value && is_same_version
         }
-        _ => false,
+        // The run left no object, so another client has created it.
+        (None, Some(_)) => false,
     }
 }
 
@@ -136,7 +137,8 @@ impl UndoStep {
         self.objects.iter().chain(&self.awaited).chain(&self.fences)
     }
 
-    /// Keeps the step's objects as they were found. The write changes each of them, so that it need not read them again.
+    /// Keeps the step's objects as they were found. The write changes each of them, so that it need not read them
+    /// again.
     fn keep_found(&mut self, stored: Vec<Option<Stored>>) {
         let mut found = Objects::new();
         for (object, mut stored) in self.objects.iter().zip(stored) {
@@ -185,8 +187,8 @@ impl Judged {
         }
     }
 
-    /// Returns an object that a late write of the run has changed: the run got no answer to this write, but the datastore
-    /// carried it out later. `None` if there is no such object.
+    /// Returns an object that a late write of the run has changed: the run got no answer to this write, but the
+    /// datastore carried it out later. `None` if there is no such object.
     fn late_write<'a>(&self, step: &'a UndoStep) -> Option<&'a UndoObject> {
         for (object, state) in step.awaited.iter().zip(&self.awaited) {
             if *state != State::Undone {

@@ -90,11 +90,16 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
             .copied()
             .partition(|object| object.value.id() == *id.as_str());
         let is_approved = approved.contains(id);
-        let observed = match (exact.first(), marked.get(id), strays.first()) {
-            (Some(object), ..) => Observed::Object(object),
-            (None, _, Some(stray)) if !is_approved => Observed::Stray(stray),
-            (None, Some(revision), _) => Observed::MarkedDeleted(revision),
-            (None, None, _) => Observed::Missing,
+        let observed = if let Some(object) = exact.first() {
+            Observed::Object(object)
+        } else if let Some(stray) = strays.first()
+            && !is_approved
+        {
+            Observed::Stray(stray)
+        } else if let Some(revision) = marked.get(id) {
+            Observed::MarkedDeleted(revision)
+        } else {
+            Observed::Missing
         };
         let plan = HandlePlan {
             id,
