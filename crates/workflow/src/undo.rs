@@ -263,22 +263,20 @@ pub async fn undo(
         None
     };
 
-    let writing = match run.writing() {
-        Some(writing) if !plan.steps().is_empty() => writing,
-        writing => {
-            let stays_locked = match writing {
-                Some(_) => undo_nothing(&run, &plan, lock).await?,
-                None => false,
-            };
-            return Ok(Undone {
-                header,
-                plan,
-                ended,
-                exceeds: run.exceeds(changes),
-                run: None,
-                stays_locked,
-            });
+    let has_steps = !plan.steps().is_empty();
+    let Some(writing) = run.writing().filter(|_| has_steps) else {
+        let mut stays_locked = false;
+        if run.writing().is_some() {
+            stays_locked = undo_nothing(&run, &plan, lock).await?;
         }
+        return Ok(Undone {
+            header,
+            plan,
+            ended,
+            exceeds: run.exceeds(changes),
+            run: None,
+            stays_locked,
+        });
     };
 
     access.operator.show(Proposal::Undo(&header, &plan))?;

@@ -198,8 +198,8 @@ impl TypedArg {
         let mut words = Vec::new();
         if has_value {
             // An option with several values is repeated.
-            for value in matches.get_raw(id).into_iter().flatten() {
-                let value = without_passwords(id, &value.to_string_lossy());
+            for typed_value in matches.get_raw(id).into_iter().flatten() {
+                let value = without_passwords(id, &typed_value.to_string_lossy());
                 words.extend(option_words(&option, value));
             }
         } else {

@@ -237,8 +237,18 @@ impl<'a, 's> BlockSteps<'a, 's> {
 
         let subject = || Subject::affinity(key);
         let delete = |revision| Edit::Delete(Key::Affinity(key.clone()), revision);
-        match (before, after) {
-            (Some((before, revision)), Some(after)) if !before.deleted => {
+        let Some(after) = after else {
+            if let Some((before, revision)) = before {
+                self.edits.push(delete(revision));
+                let not_its_own = "its holder no longer owns the block";
+                let detail = if before.deleted { HALF_DELETED } else { not_its_own };
+                self.note(Verb::DeleteAffinity, subject(), detail);
+            }
+            return;
+        };
+
+        if let Some((before, revision)) = before {
+            if !before.deleted {
                 self.edits
                     .push(Edit::Affinity(key.clone().into(), revision, after.state.clone()));
                 let detail = if before.is_unstated {
@@ -247,31 +257,19 @@ impl<'a, 's> BlockSteps<'a, 's> {
                     format!("it was {}", before.state)
                 };
                 self.note(Verb::ConfirmAffinity, subject(), detail);
+                return;
             }
-            (before, Some(after)) => {
-                if let Some((_, revision)) = before {
-                    let change = Change::new(Verb::DeleteAffinity, subject(), HALF_DELETED, &[]);
-                    self.marked.push((delete(revision), change));
-                }
-                // The affinity is created before the block, as in Calico. A crash may leave an affinity without a
-                // block, which its holder then creates, but never a block that its owner cannot find.
-                let after = Box::new(Object::Affinity(after.clone()));
-                self.edits
-                    .insert(0, Edit::Create(Key::Affinity(key.clone()), after));
-                self.note(
-                    Verb::CreateAffinity,
-                    subject(),
-                    format!("the block belongs to {}", key.node),
-                );
-            }
-            (Some((before, revision)), None) => {
-                self.edits.push(delete(revision));
-                let not_its_own = "its holder no longer owns the block";
-                let detail = if before.deleted { HALF_DELETED } else { not_its_own };
-                self.note(Verb::DeleteAffinity, subject(), detail);
-            }
-            (None, None) => {}
+            let deletion = Change::new(Verb::DeleteAffinity, subject(), HALF_DELETED, &[]);
+            self.marked.push((delete(revision), deletion));
         }
+
+        // The affinity is created before the block, as in Calico. A crash may leave an affinity without a block, which
+        // its holder then creates, but never a block that its owner cannot find.
+        let created = Box::new(Object::Affinity(after.clone()));
+        self.edits
+            .insert(0, Edit::Create(Key::Affinity(key.clone()), created));
+        let detail = format!("the block belongs to {}", key.node);
+        self.note(Verb::CreateAffinity, subject(), detail);
     }
 
     /// Turns the edits into actions: first the deletion of half-deleted objects, then the assignment.
