@@ -202,13 +202,7 @@ impl Outlook<'_> {
 
     /// Adds the free addresses of the blocks in `held` that do not exist yet: users have affinities for them, and
     /// create them. Leaves out those that would overlap existing blocks, since their addresses could be assigned twice.
-    fn add_pending(
-        &self,
-        room: &mut Room,
-        pool: &Pool,
-        held: HashSet<IpNet>,
-        existing_blocks: Vec<IpNet>,
-    ) {
+    fn add_pending(&self, room: &mut Room, pool: &Pool, held: HashSet<IpNet>, existing_blocks: Vec<IpNet>) {
         if held.is_empty() {
             return;
         }

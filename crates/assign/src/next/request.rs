@@ -191,7 +191,10 @@ fn parse_addresses(annotation: &'static str, text: &str) -> Result<Vec<IpAddr>, 
     for entry in entries {
         let Some(address) = cidr::parse_go_address(&entry) else {
             let calico_message = format!("invalid IP format: {entry}");
-            return Err(Refused::new(Reason::BadEntry { annotation, entry }, calico_message));
+            return Err(Refused::new(
+                Reason::BadEntry { annotation, entry },
+                calico_message,
+            ));
         };
 
         let family = Family::of_address(address);

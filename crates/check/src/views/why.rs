@@ -503,8 +503,7 @@ impl Answers<'_, '_> {
     /// the pod or its namespace decides, or the pod's virtual machine.
     fn has_configured_families(&self, pod: &Pod) -> bool {
         let namespace = self.outlook.namespace(&pod.namespace().to_string());
-        let namespace_decides =
-            namespace.is_some_and(|namespace| !namespace.annotations.families.is_empty());
+        let namespace_decides = namespace.is_some_and(|namespace| !namespace.annotations.families.is_empty());
         // A pod shows the configuration if nothing of its own decides.
         !namespace_decides && shows_configuration(pod)
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     Event, EventKind, HistorySubject, JournaledWrite, Kept, Key, Origin, Run, State, Uncertainty, Version,
-    decode, events, timeline,
+    decode, events_between, timeline,
 };
 
 pub(super) const PATH: &str = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29";
