@@ -269,17 +269,7 @@ fn reason_of_error(
                 Reason::NoneEnabled
             }
         }
-        Error::NoPoolForNode(_) => {
-            if passes_over(|why| matches!(why, PoolPassedOver::NamespaceSelector(_))) {
-                Reason::NoneSelectsNamespace
-            } else if passes_over(|why| matches!(why, PoolPassedOver::NodeSelector(_))) {
-                Reason::NoneSelectsNode
-            } else if passes_over(|why| *why == PoolPassedOver::Manual) {
-                Reason::NoneAutomatic
-            } else {
-                Reason::BlocksTooSmall
-            }
-        }
+        Error::NoPoolForNode(_) => reason_of_selection(passes_over).unwrap_or(Reason::BlocksTooSmall),
         Error::NoPoolForUse(PoolUse::Workload) => Reason::NoneForWorkloads,
         // The pools that the request names are enabled, but not for services.
         Error::NoPoolForUse(PoolUse::LoadBalancer) if !request.pools.is_empty() => Reason::NoneForServices,
@@ -342,19 +332,31 @@ fn reason_of_pools_for_services(outlook: &Outlook<'_>, events: &[Event]) -> Reas
         }
     }
 
-    // From the pools that nearly serve the request to those that serve nothing.
     let has = |is_cause: fn(&PoolPassedOver) -> bool| causes.iter().any(|why| is_cause(why));
-    if has(|why| matches!(why, PoolPassedOver::NamespaceSelector(_))) {
-        Reason::NoneSelectsNamespace
-    } else if has(|why| matches!(why, PoolPassedOver::NodeSelector(_))) {
-        Reason::NoneSelectsNode
-    } else if has(|why| *why == PoolPassedOver::Manual) {
-        Reason::NoneAutomatic
-    } else if has(is_closed) {
+    if let Some(reason) = reason_of_selection(has) {
+        return reason;
+    }
+    if has(is_closed) {
         Reason::NoneEnabled
     } else {
         Reason::NoneForServices
     }
+}
+
+/// Returns the reason by the pool that comes closest to serving a request: it lacks only the namespace, only the node, or
+/// is not assigned from automatically. `None` if no pool was passed over for such a cause. `has` says if some pool was
+/// passed over for a cause.
+fn reason_of_selection(has: impl Fn(fn(&PoolPassedOver) -> bool) -> bool) -> Option<Reason> {
+    if has(|why| matches!(why, PoolPassedOver::NamespaceSelector(_))) {
+        return Some(Reason::NoneSelectsNamespace);
+    }
+    if has(|why| matches!(why, PoolPassedOver::NodeSelector(_))) {
+        return Some(Reason::NoneSelectsNode);
+    }
+    if has(|why| *why == PoolPassedOver::Manual) {
+        return Some(Reason::NoneAutomatic);
+    }
+    None
 }
 
 /// True for the causes by which a pool serves no request at all.
