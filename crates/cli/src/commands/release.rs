@@ -34,11 +34,7 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
 
     // Without --yes, a release from a file is a dry run. With --yes, the user expects a write, which a file does not
     // support.
-    let refusal_of_file = if args.writing.yes && !args.dry_run {
-        Some(repair::not_live("release --yes"))
-    } else {
-        None
-    };
+    let refusal_of_file = args.writing.yes.then(|| repair::not_live("release --yes"));
     repair::run(
         &args.writing,
         args.dry_run,

@@ -22,7 +22,8 @@ use crate::{hints, rerun};
 const NAMED_OF_MANY: usize = 3;
 
 /// Connects, runs `work` and prints its result. `dry_run` is true if only the plan was requested. `refusal_of_file`
-/// is the failure to return, before `work`, if the datastore is a file; `None` if a plan for a file is useful.
+/// is the failure to return, before `work`, if the datastore is a file and not only the plan was requested; `None` if a
+/// plan for a file is useful even then.
 pub(super) fn run(
     writing: &WritingArgs,
     dry_run: bool,
@@ -35,6 +36,7 @@ pub(super) fn run(
         let is_live = access.datastore.is_live();
         if let Some(refusal) = refusal_of_file
             && !is_live
+            && !dry_run
         {
             return Err(refusal);
         }

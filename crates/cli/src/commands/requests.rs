@@ -12,12 +12,7 @@ type Call<'a> = (&'a Global, &'a Console);
 /// Assigns addresses, and says that the next check reports unused ones.
 pub(super) fn assign(args: &AssignArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request()?;
-    // A file can be planned on, but not written.
-    let refusal_of_file = if args.dry_run {
-        None
-    } else {
-        Some(Failure::not_live("an assignment"))
-    };
+    let refusal_of_file = Some(Failure::not_live("an assignment"));
     let outcome = repair::run(
         &args.writing,
         args.dry_run,
@@ -53,12 +48,7 @@ pub(super) fn configure(args: &ConfigureArgs, call: Call<'_>) -> Result<Outcome>
 pub(super) fn rebuild(args: &RebuildArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request();
     let dry_run = !args.apply;
-    // A file can be planned on, but not written.
-    let refusal_of_file = if dry_run {
-        None
-    } else {
-        Some(repair::not_live("rebuild --apply"))
-    };
+    let refusal_of_file = Some(repair::not_live("rebuild --apply"));
     repair::run(&args.writing, dry_run, refusal_of_file, call, async |access| {
         workflow::rebuild(access, &request).await
     })
