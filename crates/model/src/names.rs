@@ -13,7 +13,7 @@ pub const RANDOM_SUFFIX: usize = 5;
 pub const KUBERNETES: &str = "k8s";
 
 /// The interface in the names of Kubernetes pods' endpoints.
-const POD_INTERFACE: &str = "eth0";
+pub const POD_INTERFACE: &str = "eth0";
 
 /// Splits `NAMESPACE/NAME`; `None` for a text of another form.
 pub fn namespaced(text: &str) -> Option<(&str, &str)> {

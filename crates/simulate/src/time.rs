@@ -11,6 +11,9 @@ use serde::{Serialize, Serializer};
 /// it.
 const BEGIN: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
+/// The number of nanoseconds in a second.
+pub(crate) const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
 /// A time since the start of a simulation, or a duration, in microseconds. Printed as `2ms` or `1h 30m`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Micros(pub u64);

@@ -2,13 +2,11 @@
 
 use std::str::FromStr;
 
+use calipam_assign::Family;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::Cause;
 use calipam_simulate::{Families, Micros};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-
-/// The longest prefix of a block, that of a single IPv6 address.
-const LONGEST_PREFIX: u8 = 128;
 
 /// Parses a datastore that can be simulated.
 pub(super) fn model() -> impl TypedValueParser<Value = DatastoreKind> {
@@ -61,7 +59,7 @@ impl FromStr for Sizes {
             let text = text.trim().trim_start_matches('/');
             text.parse::<u8>()
                 .ok()
-                .filter(|size| *size <= LONGEST_PREFIX)
+                .filter(|size| *size <= Family::V6.bits())
                 .ok_or_else(refused)
         };
         let Some((first, last)) = text.split_once("..") else {

@@ -8,12 +8,10 @@ use super::column::{Column, left, right};
 use super::document::Document;
 use super::header;
 use super::output::Text;
-use super::text::{count, dash, short_utc, to_seconds};
+use super::text::{count, dash, date_and_time, short_utc, to_seconds};
 
 /// etcd's first revision. If it is still the oldest one, nothing was compacted.
 pub(crate) const FIRST_REVISION: &str = "1";
-/// The length of a time stamp up to its seconds.
-const UP_TO_SECONDS: usize = 19;
 
 /// Formats the period that a history covers, and what is not known about other times.
 fn describe_reach(reach: &Reach) -> String {
@@ -187,8 +185,7 @@ fn who(event: &Event, wide: bool) -> String {
         parts.push(event.detail.clone());
     }
     if let Some(run) = &event.by {
-        let up_to_seconds = run.started_at.get(..UP_TO_SECONDS).unwrap_or(&run.started_at);
-        let started_at = up_to_seconds.replace('T', " ");
+        let started_at = date_and_time(&run.started_at);
         parts.push(format!("by calipam, run of {started_at}: {}", run.command));
     }
     if event.origin == Origin::Journal {

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use calipam_files::objects::names::object_name;
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
+use calipam_model::time::DATE_AND_TIME;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -45,6 +46,12 @@ pub(crate) fn to_seconds(time: &str) -> String {
     }
 }
 
+/// Formats the start of a run, such as `2026-11-20T03:12:05.123Z`, as `2026-11-20 03:12:05`.
+pub(crate) fn date_and_time(started_at: &str) -> String {
+    let up_to_seconds = started_at.get(..DATE_AND_TIME).unwrap_or(started_at);
+    up_to_seconds.replace('T', " ")
+}
+
 /// Returns `text`, or a dash if `text` is empty.
 pub(crate) fn or_dash(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
@@ -70,5 +77,7 @@ mod tests {
         );
         assert_eq!(to_seconds("2026-05-15T11:26:19.5Z"), "2026-05-15T11:26:19Z");
         assert_eq!(to_seconds("2026-05-15T11:26:19Z"), "2026-05-15T11:26:19Z");
+        assert_eq!(date_and_time("2026-11-20T03:12:05.123Z"), "2026-11-20 03:12:05");
+        assert_eq!(date_and_time("2026-11-20"), "2026-11-20", "a journal with less");
     }
 }

@@ -93,10 +93,6 @@ pub struct Advice {
     pub candidates: Vec<Candidate>,
 }
 
-/// The number of bits in an address of each family.
-const V4_BITS: u8 = 32;
-const V6_BITS: u8 = 128;
-
 /// Simulates a cluster with each block size, and finds the best: of the sizes without drawbacks in any run, the one
 /// with the lowest total cost of wasted addresses and routes. If every size has drawbacks, finds the best one in a
 /// larger pool.
@@ -154,9 +150,9 @@ fn sizes_in_pools(scenario: &Scenario, family: Family, sizes: &[u8]) -> Vec<u8> 
 
     let mut fitting_sizes = Vec::new();
     for size in sizes {
-        let is_converted = family == Family::V6 && *size <= V4_BITS;
+        let is_converted = family == Family::V6 && *size <= Family::V4.bits();
         let size_in_family = if is_converted {
-            *size + (V6_BITS - V4_BITS)
+            *size + (Family::V6.bits() - Family::V4.bits())
         } else {
             *size
         };

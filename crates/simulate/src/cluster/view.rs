@@ -2,7 +2,7 @@
 
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::endpoint::{Endpoint, EndpointParts};
-use calipam_model::names::endpoint_name;
+use calipam_model::names::{KUBERNETES, POD_INTERFACE, pod_endpoint_name};
 use calipam_model::pod::{Pod as ModelPod, PodParts};
 use calipam_model::snapshot::{
     ALLOCATION_SOURCES, DatastoreKind, Revision, Snapshot, Source, StoredBlock, Versioned,
@@ -11,11 +11,6 @@ use calipam_model::snapshot::{
 use super::World;
 use super::plugin::NAMESPACE;
 use super::pods::Pod;
-
-/// The name of Kubernetes as an orchestrator, in names of endpoints.
-const ORCHESTRATOR: &str = "k8s";
-/// The interface of every pod.
-const INTERFACE: &str = "eth0";
 
 impl World {
     /// Takes a snapshot of the data that a check would read now. On etcd, it contains endpoints in addition to
@@ -128,11 +123,11 @@ fn endpoint(id: u32, pod: &Pod, node: &str) -> Endpoint {
     let container = pod.container(id);
     let parts = EndpointParts {
         namespace: NAMESPACE,
-        name: &endpoint_name(node, ORCHESTRATOR, &name, INTERFACE),
+        name: &pod_endpoint_name(node, &name),
         node,
-        orchestrator: ORCHESTRATOR,
+        orchestrator: KUBERNETES,
         pod: &name,
-        endpoint: INTERFACE,
+        endpoint: POD_INTERFACE,
         container_id: &container,
         workload: "",
     };

@@ -10,9 +10,7 @@ use super::data::Listing;
 use super::latency::Latency;
 use super::profiles::{self, PROFILES};
 use crate::error::{Result, ScenarioError};
-use crate::time::Micros;
-
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
+use crate::time::{Micros, NANOS_PER_SECOND};
 
 /// The costs of requests to a datastore. Times are for an idle server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::time::Micros;
+use crate::time::{Micros, NANOS_PER_SECOND};
 
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
 /// The most digits after the decimal point of a rate.
 const MOST_DECIMALS: usize = 6;
 
