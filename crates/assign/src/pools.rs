@@ -40,7 +40,8 @@ impl<S: Store> Allocator<S> {
     /// Reads the pools and the node that a request for its workloads needs.
     ///
     /// # Errors
-    /// If the datastore has no such node, or the node or the configuration cannot be decoded: then every such request fails.
+    /// If the datastore has no such node, or the node or the configuration cannot be decoded: then every such request
+    /// fails.
     pub async fn pools_for_node(&self, host: &str) -> Result<PoolsForNode> {
         let queries = [
             Query::Get(Key::IpamConfig),
@@ -64,6 +65,11 @@ pub struct PoolsForNode {
 }
 
 impl PoolsForNode {
+    /// All pools of the datastore, in the form that [`Allocator::pools`] returns.
+    pub fn pools(&self) -> &[Pool] {
+        &self.pools
+    }
+
     /// Checks that a pool serves the node's workloads in some namespace.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use calipam_assign::Family;
 use calipam_model::IpNet;
+use calipam_model::pool::Pool;
 
 use crate::call::{CallAllocator, POOLS, within};
 use crate::config::{Ipam, pool_cidr};
@@ -17,11 +18,18 @@ pub(crate) async fn resolve(
     allocator: &CallAllocator,
 ) -> Result<(Vec<IpNet>, Vec<IpNet>), CniError> {
     let mut entries = ipam.ipv4_pools.iter().chain(&ipam.ipv6_pools);
-    let cidrs_by_name = if entries.all(|entry| pool_cidr(entry).is_some()) {
-        BTreeMap::new()
-    } else {
-        within(POOLS, names(allocator)).await??
-    };
+    if entries.all(|entry| pool_cidr(entry).is_some()) {
+        return resolve_in(ipam, &[]);
+    }
+    let pools = within(POOLS, allocator.pools()).await?;
+    let pools = pools.map_err(|error| failure::from_allocator(&error))?;
+    resolve_in(ipam, &pools)
+}
+
+/// Like [`resolve`], with the pools of the datastore. They include disabled pools, which are refused later.
+pub(crate) fn resolve_in(ipam: &Ipam, pools: &[Pool]) -> Result<(Vec<IpNet>, Vec<IpNet>), CniError> {
+    let names = pools.iter().map(|pool| (pool.name.as_str(), pool.cidr));
+    let cidrs_by_name = names.collect();
     let v4 = cidrs_of_entries(&ipam.ipv4_pools, &cidrs_by_name, Family::V4)?;
     let v6 = cidrs_of_entries(&ipam.ipv6_pools, &cidrs_by_name, Family::V6)?;
     Ok((v4, v6))
@@ -30,7 +38,7 @@ pub(crate) async fn resolve(
 /// Returns the CIDRs of the pools that the configuration lists for a family, each by CIDR or by name.
 fn cidrs_of_entries(
     entries: &[String],
-    cidrs_by_name: &BTreeMap<String, IpNet>,
+    cidrs_by_name: &BTreeMap<&str, IpNet>,
     family: Family,
 ) -> Result<Vec<IpNet>, CniError> {
     let mut cidrs = Vec::new();
@@ -40,19 +48,10 @@ fn cidrs_of_entries(
     Ok(cidrs)
 }
 
-/// The CIDRs of all pools by name. Includes disabled pools, which are refused later.
-async fn names(allocator: &CallAllocator) -> Result<BTreeMap<String, IpNet>, CniError> {
-    let pools = allocator
-        .pools()
-        .await
-        .map_err(|error| failure::from_allocator(&error))?;
-    Ok(pools.into_iter().map(|pool| (pool.name, pool.cidr)).collect())
-}
-
 /// Returns the CIDR of the pool that an entry of the configuration names, by CIDR or by name.
 fn cidr_of_entry(
     entry: &str,
-    cidrs_by_name: &BTreeMap<String, IpNet>,
+    cidrs_by_name: &BTreeMap<&str, IpNet>,
     family: Family,
 ) -> Result<IpNet, CniError> {
     // The texts of the errors are those of Calico's plugin.
@@ -73,7 +72,7 @@ mod tests {
 
     #[test]
     fn entries_are_cidrs_or_names() {
-        let known = BTreeMap::from([("main".to_owned(), "10.0.0.0/16".parse().unwrap())]);
+        let known = BTreeMap::from([("main", "10.0.0.0/16".parse().unwrap())]);
         let resolve = |entry: &str, family| cidr_of_entry(entry, &known, family).map(|cidr| cidr.to_string());
         assert_eq!(resolve("main", Family::V4).unwrap(), "10.0.0.0/16");
         assert_eq!(resolve("10.1.2.3/24", Family::V4).unwrap(), "10.1.2.0/24");

@@ -35,7 +35,7 @@ async fn check_node_and_pools(
     let node = node_name(&configuration.node);
     let of_node = allocator.pools_for_node(&node).await;
     let of_node = of_node.map_err(|error| failure::from_allocator(&error))?;
-    let (pools_v4, pools_v6) = pools::resolve(ipam, allocator).await?;
+    let (pools_v4, pools_v6) = pools::resolve_in(ipam, of_node.pools())?;
 
     for (family, is_wanted, requested) in [
         (Family::V4, ipam.ipv4, pools_v4),
