@@ -1,5 +1,6 @@
 //! Runs that a kill or a failure ended while they wrote.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -17,16 +18,33 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// Finds such runs by the journals in some folders. A folder that cannot be read has none: a run that writes fails
-    /// there by itself.
+    /// Finds such runs on the cluster with a GUID, by the journals in some folders. A folder that cannot be read has
+    /// none: a run that writes fails there by itself.
     pub fn find(folders: &[PathBuf], cluster: &str) -> Option<Self> {
-        let mut runs = Vec::new();
+        Self::of_clusters(folders, &BTreeSet::from([cluster])).remove(cluster)
+    }
+
+    /// Like [`Self::find`], for several clusters. Returns the runs by GUID.
+    pub fn of_clusters(folders: &[PathBuf], clusters: &BTreeSet<&str>) -> BTreeMap<String, Self> {
+        let mut of_clusters: BTreeMap<String, Self> = BTreeMap::new();
         for folder in folders {
-            runs.extend(unfinished_runs(folder, cluster).unwrap_or_default());
+            for run in unfinished_runs(folder, clusters).unwrap_or_default() {
+                let Some(known) = of_clusters.get_mut(&run.header.cluster) else {
+                    let cluster = run.header.cluster.clone();
+                    let only = Self {
+                        newest: run,
+                        others: 0,
+                    };
+                    of_clusters.insert(cluster, only);
+                    continue;
+                };
+                known.others += 1;
+                if run.header.started_at >= known.newest.header.started_at {
+                    known.newest = run;
+                }
+            }
         }
-        let others = runs.len().saturating_sub(1);
-        let newest = runs.into_iter().max_by_key(|run| run.header.started_at.clone())?;
-        Some(Self { newest, others })
+        of_clusters
     }
 
     pub fn hint(&self) -> Hint {

@@ -2,6 +2,7 @@
 
 mod of_fleet;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -98,7 +99,10 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         Ok(())
     };
     if is_live && !report.findings.is_empty() {
-        journals::note_unfinished(&report.cluster.guid, console);
+        let guids = BTreeSet::from([report.cluster.guid.as_str()]);
+        for unfinished in journals::unfinished_runs(&guids, console).values() {
+            journals::note_unfinished(unfinished, console);
+        }
     }
     let written = write_report(args.reports.report.as_deref(), calicoctl.as_ref(), &snapshot);
     console.done_with((report, snapshot, calicoctl));

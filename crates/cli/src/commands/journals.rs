@@ -1,5 +1,6 @@
 //! The journals in the user's folder: `undo --list`, `undo --last`, and runs that did not finish.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use calipam_model::snapshot::DatastoreKind;
@@ -15,12 +16,10 @@ use crate::hints;
 use crate::render::column::{left, right};
 use crate::render::document::{Document, is_zero};
 use crate::render::output::Text;
-use crate::render::text::quoted;
+use crate::render::text::{date_and_time, quoted};
 
 /// The number of GUID characters that tables show.
 const GUID_SHOWN: usize = 8;
-/// The length of a time stamp up to its seconds.
-const UP_TO_SECONDS: usize = 19;
 
 /// Prints the journals, newest first.
 pub(super) fn run_list(folder: &Path, console: &Console) -> Result<Outcome> {
@@ -90,16 +89,18 @@ fn reason_to_pass_over(journal: &Listed) -> Option<&'static str> {
     })
 }
 
-/// Names a run on a checked cluster that did not finish: findings about objects that it left half-done look like
-/// interrupted operations of Calico.
-pub(super) fn note_unfinished(guid: &str, console: &Console) {
+/// Finds the runs on checked clusters that did not finish, by GUID. Finds none if no person reads the output.
+pub(super) fn unfinished_runs(guids: &BTreeSet<&str>, console: &Console) -> BTreeMap<String, Unfinished> {
     if !console.format.is_for_people() {
-        return;
+        return BTreeMap::new();
     }
     let folders: Vec<PathBuf> = journals_folder().into_iter().collect();
-    let Some(unfinished) = Unfinished::find(&folders, guid) else {
-        return;
-    };
+    Unfinished::of_clusters(&folders, guids)
+}
+
+/// Names a run on a checked cluster that did not finish: findings about objects that it left half-done look like
+/// interrupted operations of Calico.
+pub(super) fn note_unfinished(unfinished: &Unfinished, console: &Console) {
     console.note(&format!(
         "{unfinished}; findings about what it wrote can be its leftovers, and not those of Calico"
     ));
@@ -202,11 +203,9 @@ impl Document for JournalList<'_> {
         if self.journals.is_empty() {
             return out.line(format!("No journals in {}", quoted(Path::new(&self.folder))));
         }
-        // From `2026-11-20T03:12:05.123Z` to `2026-11-20 03:12:05`.
-        let to_seconds = |time: &str| time.get(..UP_TO_SECONDS).unwrap_or(time).replace('T', " ");
         let columns = vec![
             left("STARTED", |journal: &JournalRow<'_>| {
-                to_seconds(journal.started_at)
+                date_and_time(journal.started_at)
             }),
             left("CLUSTER", |journal: &JournalRow<'_>| match journal.cluster {
                 "" => "-".to_owned(),

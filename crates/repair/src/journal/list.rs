@@ -1,6 +1,6 @@
 //! Lists the journals in a folder.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
@@ -82,10 +82,11 @@ fn newest_first(paths: &[PathBuf]) -> Vec<Listed> {
     journals
 }
 
-/// Returns the runs on a cluster that may have left a step half-done, newest first: a kill or a failure ended them while
-/// they wrote. Leaves out runs that were undone, that left a lock ([`stale_locks`](crate::stale_locks)), and after which
-/// a run of the same command, or a rebuild, has ended.
-pub fn unfinished_runs(folder: &Path, cluster: &str) -> Result<Vec<Listed>, JournalError> {
+/// Returns the runs on some clusters, given by their GUIDs, that may have left a step half-done, newest first: a kill or
+/// a failure ended them while they wrote. Leaves out runs that were undone, that left a lock
+/// ([`stale_locks`](crate::stale_locks)), and after which a run of the same command, or a rebuild, has ended on the same
+/// cluster.
+pub fn unfinished_runs(folder: &Path, clusters: &BTreeSet<&str>) -> Result<Vec<Listed>, JournalError> {
     let broken_off: HashSet<PathBuf> = unfinished(folder)?.into_iter().collect();
     if broken_off.is_empty() {
         return Ok(Vec::new());
@@ -95,7 +96,7 @@ pub fn unfinished_runs(folder: &Path, cluster: &str) -> Result<Vec<Listed>, Jour
     let mut paths = Vec::new();
     let mut ended_runs = Vec::new();
     for (path, header) in headers(folder) {
-        if header.cluster != cluster {
+        if !clusters.contains(header.cluster.as_str()) {
             continue;
         }
         let is_broken_off = broken_off.contains(&path);
@@ -120,11 +121,11 @@ pub fn unfinished_runs(folder: &Path, cluster: &str) -> Result<Vec<Listed>, Jour
 }
 
 /// Returns true if an ended run has dealt with what a broken-off run left: it is a later one of the same command, or a
-/// rebuild.
+/// rebuild, on the same cluster.
 fn has_gone_on(ended: &Header, broken_off: &Header) -> bool {
     let command = first_word(ended);
     let deals_with_it = command == first_word(broken_off) || command == "rebuild";
-    deals_with_it && began(ended) > began(broken_off)
+    deals_with_it && ended.cluster == broken_off.cluster && began(ended) > began(broken_off)
 }
 
 fn first_word(header: &Header) -> &str {
@@ -292,11 +293,16 @@ mod tests {
     use crate::journal::{FORMAT, Intent, Journal, Outcome};
 
     async fn write(folder: &Path, name: &str, command: &str, day: u8, objects: usize) {
+        write_on("", folder, name, command, day, objects).await;
+    }
+
+    async fn write_on(cluster: &str, folder: &Path, name: &str, command: &str, day: u8, objects: usize) {
         let started_at = format!("2026-05-{day:02}T10:00:00Z");
         let header = Header {
             format: FORMAT,
             started_at,
             command: command.into(),
+            cluster: cluster.into(),
             ..Header::default()
         };
         let journal = Journal::create(&folder.join(name), &header).unwrap();
@@ -375,7 +381,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let unfinished = || -> Vec<String> {
-            let runs = unfinished_runs(folder.path(), "").unwrap();
+            let runs = unfinished_runs(folder.path(), &BTreeSet::from([""])).unwrap();
             let names = runs.iter().map(|run| run.path.file_name().unwrap());
             names.map(|name| name.to_str().unwrap().to_owned()).collect()
         };
@@ -383,17 +389,30 @@ mod tests {
         killed(folder.path(), "a", "release --leaked", 2).await;
         killed(folder.path(), "b", "configure", 3).await;
         assert_eq!(unfinished(), ["b", "a"]);
-        assert!(unfinished_runs(folder.path(), "another").unwrap().is_empty());
+        assert!(
+            unfinished_runs(folder.path(), &BTreeSet::from(["another"]))
+                .unwrap()
+                .is_empty()
+        );
 
         write(folder.path(), "c", &undo_command(&at("b")), 4, 2).await;
         assert_eq!(unfinished(), ["a"]);
         write(folder.path(), "d", "configure", 5, 1).await;
         assert_eq!(unfinished(), ["a"], "it is about something else");
+        write_on("another", folder.path(), "elsewhere", "release --leaked", 5, 1).await;
+        let both = BTreeSet::from(["", "another"]);
+        let runs = unfinished_runs(folder.path(), &both).unwrap();
+        let paths: Vec<&PathBuf> = runs.iter().map(|run| &run.path).collect();
+        assert_eq!(
+            paths,
+            [&at("a")],
+            "a run on another cluster does not go on with it"
+        );
         write(folder.path(), "e", "release --orphan-handles", 6, 1).await;
         assert_eq!(unfinished(), [""; 0]);
 
         killed(folder.path(), "f", &undo_command(&at("e")), 7).await;
-        let runs = unfinished_runs(folder.path(), "").unwrap();
+        let runs = unfinished_runs(folder.path(), &BTreeSet::from([""])).unwrap();
         assert_eq!(runs[0].to_undo(), at("e"), "the undo goes on");
     }
 
@@ -410,7 +429,11 @@ mod tests {
         drop(journal);
         let found = list(folder.path()).unwrap().remove(0);
         assert_eq!((found.state, found.ended), (JournalState::Interrupted, true));
-        assert!(unfinished_runs(folder.path(), "").unwrap().is_empty());
+        assert!(
+            unfinished_runs(folder.path(), &BTreeSet::from([""]))
+                .unwrap()
+                .is_empty()
+        );
     }
 
     /// A run that is killed during its first write has an intent, and no outcome.

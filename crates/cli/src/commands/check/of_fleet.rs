@@ -98,14 +98,17 @@ pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Con
 
 /// Names the runs that did not finish on clusters with findings, as the check of one cluster does.
 fn note_unfinished_runs(report: &FleetReport, console: &Console) {
-    for cluster in &report.clusters {
-        if !cluster.is_live || cluster.report.findings.is_empty() {
+    let mut concerned: Vec<&Cluster> = report.clusters.iter().collect();
+    concerned.retain(|cluster| cluster.is_live && !cluster.report.findings.is_empty());
+    let guids = concerned.iter().map(|cluster| &*cluster.report.cluster.guid);
+    let guids = guids.collect();
+    let unfinished_runs = journals::unfinished_runs(&guids, console);
+    for cluster in concerned {
+        let Some(unfinished) = unfinished_runs.get(&cluster.report.cluster.guid) else {
             continue;
-        }
+        };
         let console = console.of_cluster(&cluster.name);
-        hints::for_cluster(&cluster.name, || {
-            journals::note_unfinished(&cluster.report.cluster.guid, &console);
-        });
+        hints::for_cluster(&cluster.name, || journals::note_unfinished(unfinished, &console));
     }
 }
 
