@@ -196,7 +196,7 @@ fn collect_records(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) ->
             continue;
         }
 
-        // Cooling and reserved addresses belong to nobody.
+        // Cooling and reserved addresses are no pod's.
         let is_pod = recorded_for.is_none() && !matches!(claim, Claim::Cooling | Claim::WindowsReserved);
         if is_pod || claim == Claim::Machine {
             let recorded_node = attribute.get("node").map(|node| context.index.calico_node(node));

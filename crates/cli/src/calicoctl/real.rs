@@ -57,7 +57,7 @@ fn take_over(command: &mut Command) -> io::Error {
 }
 
 /// Returns the program that [`VARIABLE`] names. Fails if it cannot be run, is this program, or was already `tried`,
-/// which would run for ever.
+/// which would never end.
 fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf> {
     let program = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let problem = if !can_be_run(&program) {

@@ -165,7 +165,7 @@ impl Feed for KubeFeed {
             match message {
                 Message::Change(known, change) => self.latest.change(known, change),
                 Message::Reached(kind, version) => self.latest.reach(kind, version),
-                // Only a confirmation that was asked for counts, and nothing waits for this one any more.
+                // This confirmation came after the wait for it had ended.
                 Message::Current(..) => {}
                 Message::Broken(Broken::Lost(reason)) => self.lost = Some(reason),
                 Message::Broken(Broken::Failed(error)) => {

@@ -82,7 +82,7 @@ impl World {
         self.pods.borrow_mut().set_started(id, addresses, now);
     }
 
-    /// Plans the end of a pod's life, after which another pod replaces it. Does nothing if pods live for ever.
+    /// Plans the end of a pod's life, after which another pod replaces it. Does nothing if pods have no lifetime.
     fn plan_leaving(self: &Rc<Self>, id: u32) {
         let Some(lifetime) = self.scenario.lifetime else {
             return;
