@@ -9,7 +9,7 @@ pub const MAX_OBJECT_NAME: usize = 253;
 /// The number of random characters at the end of a name that Kubernetes generates, as of a Deployment's pod.
 pub const RANDOM_SUFFIX: usize = 5;
 
-/// The orchestrator of the endpoints of Kubernetes pods.
+/// The orchestrator of the endpoints of Kubernetes pods, and in the references of nodes to Kubernetes.
 pub const KUBERNETES: &str = "k8s";
 
 /// The interface in the names of Kubernetes pods' endpoints.

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use crate::DecodeError;
 use crate::IpNet;
 use crate::cidr;
+use crate::names::KUBERNETES;
 use crate::plugin::INSTALLED;
 use crate::resource::{Parsed, read};
 use crate::stored::FieldDefect;
@@ -179,7 +180,7 @@ impl Node {
             );
         }
         for reference in spec.orch_refs.unwrap_or_default() {
-            if reference.orchestrator.as_deref() == Some("k8s") {
+            if reference.orchestrator.as_deref() == Some(KUBERNETES) {
                 node.kubernetes_name = reference.node_name;
                 break;
             }

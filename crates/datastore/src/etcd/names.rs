@@ -8,7 +8,7 @@ use calipam_files::raw::prefix_end;
 use calipam_model::affinity::AffinityType;
 use calipam_model::block::Block;
 use calipam_model::key::{ENDPOINT_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
-use calipam_model::names::EndpointName;
+use calipam_model::names::{EndpointName, KUBERNETES};
 use calipam_model::snapshot::Snapshot;
 
 use crate::error::Result;
@@ -178,7 +178,7 @@ async fn pods(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>>
     };
     for endpoint in keys.page_from(BEGIN_OF_ALL, &END_OF_ALL, 10 * MAX_NAMES).await? {
         if let Some(name) = EndpointName::parse(&endpoint)
-            && name.orchestrator == "k8s"
+            && name.orchestrator == KUBERNETES
         {
             pods.insert(format!("{namespace}/{}", name.workload));
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use calipam_files::raw::RawKv;
 use calipam_model::key::{DEFAULT, IPAM_PREFIX, Key};
+use calipam_model::names::KUBERNETES;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -111,7 +112,7 @@ impl<'n> Host<'n> {
         let references = match self.references.map(serde_json::from_str::<Value>) {
             Some(Ok(references @ Value::Array(_))) => references,
             // Calico 2.x uses the same name for a host and its Kubernetes node.
-            _ => json!([{"orchestrator": "k8s", "nodeName": name}]),
+            _ => json!([{"orchestrator": KUBERNETES, "nodeName": name}]),
         };
         let mut address = None;
         let mut index = self.index;

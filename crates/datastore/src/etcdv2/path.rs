@@ -1,7 +1,7 @@
 //! The paths of Calico 2.x objects (docs/etcdv2.md).
 
 use calipam_model::key::Key;
-use calipam_model::names::{EndpointName, endpoint_name};
+use calipam_model::names::{EndpointName, KUBERNETES, endpoint_name};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 pub(crate) const IPAM: &str = "/calico/ipam/v2";
@@ -15,8 +15,6 @@ pub(crate) const READY: &str = "/calico/v1/Ready";
 /// The key below a host with the address of its interface `tunl0`.
 pub(super) const TUNNEL: &str = "config/IpInIpTunnelAddr";
 
-/// The orchestrator of pods, whose workloads have names like `<namespace>.<pod>`.
-const KUBERNETES: &str = "k8s";
 /// The namespace in the keys of workloads without a namespace.
 pub(super) const NO_NAMESPACE: &str = "default";
 /// The prefix of endpoint names that contain a whole path, because the path cannot be derived from the usual parts of a
@@ -122,6 +120,7 @@ fn endpoint_path(namespace: &str, name: &str) -> Option<String> {
         workload,
         endpoint,
     } = EndpointName::parse(name)?;
+    // The workload of a pod has a name like `<namespace>.<pod>`.
     let workload = if orchestrator == KUBERNETES {
         format!("{namespace}.{workload}")
     } else {
