@@ -5,6 +5,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use calipam_check::{FindingKey, Remedy, Severity};
+use calipam_model::IpNet;
 use jiff::SignedDuration;
 
 /// A remedy that helps.
@@ -14,6 +15,13 @@ pub struct Cure {
     /// The effect of the remedy in memory; `None` if it cannot be tried there. Causes share the effect of a remedy that
     /// helps several of them.
     pub effect: Option<Arc<Effect>>,
+}
+
+impl Cure {
+    /// The time until the whole effect; `None` if the remedy was not tried.
+    pub(super) fn delay(&self) -> Option<SignedDuration> {
+        self.effect.as_ref().map(|effect| effect.delay())
+    }
 }
 
 /// A cure of findings without a known cause.
@@ -93,38 +101,52 @@ pub(super) enum RebuildScope {
 pub(super) fn merged(remedies: Vec<Remedy>, scope: RebuildScope) -> Vec<Remedy> {
     let mut merged: Vec<Remedy> = Vec::new();
     for remedy in remedies {
-        let of_same_kind = merged
-            .iter_mut()
-            .find(|other| discriminant(*other) == discriminant(&remedy));
-        let Some(first) = of_same_kind else {
-            merged.push(remedy);
-            continue;
-        };
-        match (first, remedy) {
-            (Remedy::Rebuild(blocks), Remedy::Rebuild(other_blocks)) => {
-                if scope == RebuildScope::NamedBlocks {
-                    blocks.extend(other_blocks);
-                } else if *blocks != other_blocks {
-                    blocks.clear();
-                }
-            }
-            (Remedy::ReleaseNodes(nodes), Remedy::ReleaseNodes(other_nodes)) => nodes.extend(other_nodes),
-            _ => {}
+        let kind = discriminant(&remedy);
+        let of_same_kind = merged.iter_mut().find(|other| discriminant(*other) == kind);
+        match of_same_kind {
+            Some(first) => extend(first, remedy, scope),
+            None => merged.push(remedy),
         }
     }
 
-    let most = match scope {
-        RebuildScope::NamedBlocks => BLOCKS,
-        RebuildScope::Everything => 0,
-    };
     for remedy in &mut merged {
-        if let Remedy::Rebuild(blocks) = remedy
-            && blocks.len() > 1
-        {
-            *blocks = std::mem::take(blocks).into_iter().take(most).collect();
+        if let Remedy::Rebuild(blocks) = remedy {
+            limit(blocks, scope);
         }
     }
     merged
+}
+
+/// Extends a remedy by another one of the same kind, if the kind has a list of nodes or blocks.
+fn extend(first: &mut Remedy, other: Remedy, scope: RebuildScope) {
+    match (first, other) {
+        (Remedy::ReleaseNodes(nodes), Remedy::ReleaseNodes(other_nodes)) => nodes.extend(other_nodes),
+        (Remedy::Rebuild(blocks), Remedy::Rebuild(other_blocks)) => {
+            if scope == RebuildScope::NamedBlocks {
+                blocks.extend(other_blocks);
+            } else if *blocks != other_blocks {
+                // A rebuild that names no block covers them all.
+                blocks.clear();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Limits the blocks that a rebuild names: none of several, or only as many as a command has room for.
+fn limit(blocks: &mut BTreeSet<IpNet>, scope: RebuildScope) {
+    match scope {
+        RebuildScope::NamedBlocks => {
+            while blocks.len() > BLOCKS {
+                blocks.pop_last();
+            }
+        }
+        RebuildScope::Everything => {
+            if blocks.len() > 1 {
+                blocks.clear();
+            }
+        }
+    }
 }
 
 /// True if the merged remedy `whole` covers this one.

@@ -16,7 +16,6 @@ use jiff::Timestamp;
 
 pub use self::causes::Cause;
 use self::causes::Facts;
-use self::cure::RebuildScope;
 pub use self::cure::{Cure, Effect, OtherCure};
 use self::trial::Trials;
 use crate::basis::Basis;
@@ -47,7 +46,8 @@ impl Advice {
         self.others.retain(|other| other.of.iter().any(remains));
     }
 
-    /// The first cure of a finding.
+    /// Returns the first cure of the cause that explains a finding, or else the finding's own cure; `None` if there is
+    /// none.
     pub fn cure_of(&self, finding: &Finding) -> Option<&Cure> {
         let is_finding = |(code, subject): &FindingKey| (*code, subject) == finding.key_ref();
         for cause in &self.causes {
@@ -117,11 +117,12 @@ pub fn cures_for(
     for remedy in refusal::remedies(explained, report) {
         cures.extend(trials.cure(remedy));
     }
-    cures.retain(|cure| match &cure.effect {
-        Some(effect) => effect.serves_explained(),
-        None => true,
+    // A remedy that could not be tried may help.
+    cures.retain(|cure| {
+        let effect = cure.effect.as_ref();
+        effect.is_none_or(|effect| effect.serves_explained())
     });
-    cures.sort_by_key(|cure| cure.effect.as_ref().map(|effect| effect.delay()));
+    cures.sort_by_key(Cure::delay);
     cures
 }
 
@@ -135,19 +136,9 @@ fn others(facts: &Facts<'_>, trials: &mut Trials<'_, '_>) -> Vec<OtherCure> {
     }
 
     let remedies = open.iter().map(|(_, remedy)| remedy.clone()).collect();
-    let rebuild_scope = if trials.names_blocks() {
-        RebuildScope::NamedBlocks
-    } else {
-        RebuildScope::Everything
-    };
     let mut others = Vec::new();
-    for merged in cure::merged(remedies, rebuild_scope) {
-        let mut findings: Vec<&Finding> = Vec::new();
-        for (finding, remedy) in &open {
-            if cure::is_part_of(remedy, &merged) {
-                findings.push(finding);
-            }
-        }
+    for merged in cure::merged(remedies, trials.rebuild_scope()) {
+        let findings = findings_covered(&open, &merged);
         if let Some(cure) = trials.cure(merged) {
             others.push(OtherCure {
                 severity: worst(findings.iter().copied()),
@@ -158,6 +149,17 @@ fn others(facts: &Facts<'_>, trials: &mut Trials<'_, '_>) -> Vec<OtherCure> {
     }
     others.sort_by_key(|other| (other.severity, std::cmp::Reverse(other.of.len())));
     others
+}
+
+/// Returns the findings whose remedies are part of a merged one.
+fn findings_covered<'f>(open: &[(&'f Finding, Remedy)], merged: &Remedy) -> Vec<&'f Finding> {
+    let mut findings = Vec::new();
+    for (finding, remedy) in open {
+        if cure::is_part_of(remedy, merged) {
+            findings.push(*finding);
+        }
+    }
+    findings
 }
 
 /// Returns the findings as if an earlier read had seen them, as in the second read of `release` and `rebuild`.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use calipam_check::views::{Asking, Explanation, explain};
 use calipam_check::{Code, Finding, PoolChange, Remedy, Scope, Severity, Subject};
+use calipam_model::config::IpamSetting;
 use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Snapshot;
 use jiff::SignedDuration;
 
-use super::cure::{Cure, Effect};
+use super::cure::{Cure, Effect, RebuildScope};
 use super::{MOST_TRIALS, is_outside};
 use crate::basis::Basis;
 use crate::plan::{Plan, Verb};
@@ -52,10 +53,11 @@ struct Unserved {
 }
 
 impl Unserved {
-    /// Collects the nodes and pods without addresses from findings, except from informational ones.
-    fn of<'f>(findings: impl Iterator<Item = &'f Finding>) -> Self {
+    /// Collects the nodes and pods without addresses from findings.
+    fn of_findings<'f>(findings: impl Iterator<Item = &'f Finding>) -> Self {
         let mut unserved = Self::default();
         for finding in findings {
+            // Such findings are about addresses that no pod asks for.
             if finding.severity == Severity::Info {
                 continue;
             }
@@ -78,7 +80,7 @@ impl Unserved {
 impl<'b, 's> Trials<'b, 's> {
     /// Prepares trials on a basis without observations.
     pub(super) fn new(basis: Basis<'s>, seen: &'s [Observations], scope: &'b Scope) -> Self {
-        let refused = Unserved::of(basis.report.findings.iter());
+        let refused = Unserved::of_findings(basis.report.findings.iter());
         Self {
             basis,
             seen,
@@ -105,9 +107,13 @@ impl<'b, 's> Trials<'b, 's> {
         }
     }
 
-    /// True if a rebuild has to name its blocks, since its command takes no node and no namespace.
-    pub(super) fn names_blocks(&self) -> bool {
-        !self.scope.nodes.is_empty() || self.scope.namespace.is_some()
+    /// The form of a rebuild. Its command takes no node and no namespace, so blocks stand for those in scope.
+    pub(super) fn rebuild_scope(&self) -> RebuildScope {
+        if self.scope.nodes.is_empty() && self.scope.namespace.is_none() {
+            RebuildScope::Everything
+        } else {
+            RebuildScope::NamedBlocks
+        }
     }
 
     pub(super) fn basis(&self) -> &Basis<'s> {
@@ -118,16 +124,14 @@ impl<'b, 's> Trials<'b, 's> {
     /// cannot be tried, because it is outside the datastore, or because too many others were.
     pub(super) fn cure(&mut self, remedy: Remedy) -> Option<Cure> {
         let remedy = self.within_scope(remedy)?;
-        if is_outside(&remedy) {
+        // Several causes may have the same remedy, which is tried once.
+        let is_tried = self.tried.iter().any(|(tried, _)| *tried == remedy);
+        let were_too_many = !is_tried && self.tried.len() >= MOST_TRIALS;
+        if were_too_many || is_outside(&remedy) {
             return Some(Cure { remedy, effect: None });
         }
 
-        // Several causes may have the same remedy, which is tried once.
-        let is_tried = self.tried.iter().any(|(tried, _)| *tried == remedy);
         if !is_tried {
-            if self.tried.len() >= MOST_TRIALS {
-                return Some(Cure { remedy, effect: None });
-            }
             let effect = self.effect(&remedy).filter(|effect| !effect.is_nothing());
             self.tried.push((remedy.clone(), effect.map(Arc::new)));
         }
@@ -140,18 +144,21 @@ impl<'b, 's> Trials<'b, 's> {
         })
     }
 
-    /// Limits a remedy to the nodes in scope. A rebuild is limited to a node or namespace only by its blocks.
+    /// Limits a remedy to the nodes in scope; `None` if nothing of it is left, or if its command would do more than
+    /// the scope allows.
     fn within_scope(&self, mut remedy: Remedy) -> Option<Remedy> {
-        match &mut remedy {
-            Remedy::ReleaseNodes(nodes) => {
-                nodes.retain(|node| self.scope.has_node(node));
-                // All addresses of a node are more than those of a namespace.
-                if nodes.is_empty() || self.scope.namespace.is_some() {
-                    return None;
-                }
+        if let Remedy::ReleaseNodes(nodes) = &mut remedy {
+            nodes.retain(|node| self.scope.has_node(node));
+            // All addresses of a node are more than those of a namespace.
+            if nodes.is_empty() || self.scope.namespace.is_some() {
+                return None;
             }
-            Remedy::Rebuild(blocks) if blocks.is_empty() && self.names_blocks() => return None,
-            _ => {}
+        }
+        if let Remedy::Rebuild(blocks) = &remedy {
+            let rebuilds_all = blocks.is_empty();
+            if rebuilds_all && self.rebuild_scope() == RebuildScope::NamedBlocks {
+                return None;
+            }
         }
         Some(remedy)
     }
@@ -159,28 +166,34 @@ impl<'b, 's> Trials<'b, 's> {
     /// Tries a remedy, and returns its effect; `None` if it changes nothing or cannot be carried out.
     fn effect(&mut self, remedy: &Remedy) -> Option<Effect> {
         match remedy {
-            Remedy::Configure(settings) => {
-                let before = self.basis.snapshot.effective_ipam_config()?;
-                let after = configure::configured(before, settings).ok()?;
-                if after == before {
-                    return None;
-                }
-                let mut effect = self.effect_of_settings(|world| world.ipam_config = Some(after));
-                // With strict affinity, Calico's allocator borrows no more addresses. The effect names the present
-                // ones.
-                if after.strict_affinity && !before.strict_affinity {
-                    effect.borrowed = self.basis.context.borrowed_if_strict();
-                }
-                Some(effect)
-            }
-            Remedy::ChangePool { pool, change } => {
-                // The allocator's copy has the same pools in the same order.
-                let mut pools = self.basis.snapshot.pools.iter();
-                let position = pools.position(|stored| stored.value.name == *pool)?;
-                Some(self.effect_of_settings(|world| change_pool(&mut world.pools[position].value, *change)))
-            }
+            Remedy::Configure(settings) => self.effect_of_configuration(settings),
+            Remedy::ChangePool { pool, change } => self.effect_of_pool(pool, *change),
+            // All others that can be tried have a planner.
             _ => self.effect_of_plan(remedy),
         }
+    }
+
+    /// Tries settings of the configuration; `None` if they are set already, or not valid.
+    fn effect_of_configuration(&mut self, settings: &[IpamSetting]) -> Option<Effect> {
+        let before = self.basis.snapshot.effective_ipam_config()?;
+        let after = configure::configured(before, settings).ok()?;
+        if after == before {
+            return None;
+        }
+        let mut effect = self.effect_of_settings(|world| world.ipam_config = Some(after));
+        // With strict affinity, Calico's allocator borrows no more addresses. The effect names the present ones.
+        if after.strict_affinity && !before.strict_affinity {
+            effect.borrowed = self.basis.context.borrowed_if_strict();
+        }
+        Some(effect)
+    }
+
+    /// Tries a change of a pool; `None` if there is no such pool.
+    fn effect_of_pool(&mut self, pool: &str, change: PoolChange) -> Option<Effect> {
+        // The allocator's copy has the same pools in the same order.
+        let mut pools = self.basis.snapshot.pools.iter();
+        let position = pools.position(|stored| stored.value.name == pool)?;
+        Some(self.effect_of_settings(|world| change_pool(&mut world.pools[position].value, change)))
     }
 
     /// Tries a remedy that the planners carry out, on the objects that its plan changes. Returns `None` if the plan has
@@ -345,29 +358,35 @@ impl<'b, 's> Trials<'b, 's> {
             effect.serves_pod = self.refuses.pod && !explained.refuses_pod();
             effect.serves_tunnels = self.refuses.tunnels && explained.tunnel_refusal().is_none();
         }
+        // It takes long to ask for all nodes.
         if self.refused.is_empty() {
             return effect;
         }
 
-        let unserved = Unserved::of(context.without_addresses(world).iter());
+        let unserved = Unserved::of_findings(context.without_addresses(world).iter());
         effect.nodes = self.refused.nodes.difference(&unserved.nodes).cloned().collect();
         effect.pods = self.refused.pods.difference(&unserved.pods).cloned().collect();
         for finding in &self.basis.report.findings {
-            if finding.severity == Severity::Info {
-                continue;
-            }
-            let is_resolved = match (finding.code, &finding.subject) {
-                (Code::NodeWithoutAddresses, _) => {
-                    finding.nodes.iter().all(|node| effect.nodes.contains(node))
-                }
-                (Code::PodWithoutAddress, Subject::Endpoint(pod)) => effect.pods.contains(pod),
-                _ => false,
-            };
-            if is_resolved {
+            if is_resolved(finding, &effect) {
                 effect.resolved.push(finding.key());
             }
         }
         effect
+    }
+}
+
+/// Returns true if the waiting pod, or all nodes, of a finding get an address with this effect.
+fn is_resolved(finding: &Finding, effect: &Effect) -> bool {
+    // Such findings are about addresses that no pod asks for.
+    if finding.severity == Severity::Info {
+        return false;
+    }
+    if finding.code == Code::NodeWithoutAddresses {
+        return finding.nodes.iter().all(|node| effect.nodes.contains(node));
+    }
+    match &finding.subject {
+        Subject::Endpoint(pod) => finding.code == Code::PodWithoutAddress && effect.pods.contains(pod),
+        _ => false,
     }
 }
 

@@ -22,20 +22,8 @@ use crate::plan::{Action, Change, Verb};
 /// Returns the steps, in the order of the blocks' first writes. The allocator's own writes of handles are not used:
 /// they count the addresses requested from a block, but a plan counts the addresses that are assigned.
 pub(super) fn actions(basis: &Basis<'_>, request: &Request, writes: Vec<Write>) -> Vec<Action> {
-    let mut blocks: Vec<IpNet> = Vec::new();
-    for write in &writes {
-        let cidr = match &write.key {
-            Key::Block(cidr) => *cidr,
-            Key::Affinity(key) => key.cidr,
-            _ => continue,
-        };
-        if !blocks.contains(&cidr) {
-            blocks.push(cidr);
-        }
-    }
-
     let mut actions: Vec<Action> = Vec::new();
-    for cidr in blocks {
+    for cidr in written_blocks(&writes) {
         actions.extend(BlockSteps::actions(basis, request, &writes, cidr));
     }
 
@@ -46,6 +34,31 @@ pub(super) fn actions(basis: &Basis<'_>, request: &Request, writes: Vec<Write>) 
         repeated.action = Verb::SetHandleCounts;
     }
     actions
+}
+
+/// Returns true if an address became allocated, or allocated again after its cooldown.
+fn is_assigned_between(before: &Block, after: &Block, ordinal: u32) -> bool {
+    let Some(new) = after.allocation(ordinal) else {
+        return false;
+    };
+    let old = before.allocation(ordinal);
+    old.is_none_or(|old| old.attribute.is_cooling() && !new.attribute.is_cooling())
+}
+
+/// Returns the blocks that are written, or whose affinities are, in the order of their first writes.
+fn written_blocks(writes: &[Write]) -> Vec<IpNet> {
+    let mut blocks: Vec<IpNet> = Vec::new();
+    for write in writes {
+        let cidr = match &write.key {
+            Key::Block(cidr) => *cidr,
+            Key::Affinity(key) => key.cidr,
+            _ => continue,
+        };
+        if !blocks.contains(&cidr) {
+            blocks.push(cidr);
+        }
+    }
+    blocks
 }
 
 const HALF_DELETED: &str = "its deletion stopped half-way";
@@ -141,13 +154,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
 
     /// Assigns addresses in a block that keeps its owner, or touches the block if no address is new.
     fn assign(&mut self, before: &Block, after: &Block) {
-        let is_new = |ordinal: u32| match (before.allocation(ordinal), after.allocation(ordinal)) {
-            (None, Some(_)) => true,
-            (Some(old), Some(new)) => old.attribute.is_cooling() && !new.attribute.is_cooling(),
-            _ => false,
-        };
-        let records = self.record(after, is_new);
-
+        let records = self.record(after, |ordinal| is_assigned_between(before, after, ordinal));
         if records.is_empty() {
             self.edit(BlockEdit::Touch);
             return;
@@ -160,11 +167,9 @@ impl<'a, 's> BlockSteps<'a, 's> {
         }
 
         // Before it assigns, the allocator frees addresses that have cooled down.
-        let cooldown = match self.basis.snapshot.effective_ipam_config() {
-            Some(config) => config.cooldown_seconds,
-            None => 0,
-        };
         if before.attributes().any(|attribute| attribute.is_cooling()) {
+            let config = self.basis.snapshot.effective_ipam_config();
+            let cooldown = config.map_or(0, |config| config.cooldown_seconds);
             self.edit(BlockEdit::CollectCooled { cooldown });
         }
 

@@ -98,29 +98,9 @@ impl Planner<'_, '_> {
         }
 
         let id = self.request.handle.clone()?;
-        if clean_id(&id) != id || !is_storable_id(&id, snapshot.datastore) {
-            let detail = format!("{id:?} cannot be a handle ID in this datastore");
-            return Some(Skipped::new(
-                Subject::Handle(id),
-                SkipReason::HandleNotStorable,
-                detail,
-            ));
-        }
-
-        if snapshot.datastore == DatastoreKind::Kubernetes {
-            let mut ids = snapshot
-                .handles
-                .iter()
-                .map(|handle| handle.value.id().to_string());
-            if let Some(other) = ids.find(|other| *other != id && other.eq_ignore_ascii_case(&id)) {
-                let detail =
-                    format!("it would share one object with the handle {other}, which differs only in case");
-                return Some(Skipped::new(
-                    Subject::Handle(id),
-                    SkipReason::NeedsDecision,
-                    detail,
-                ));
-            }
+        let refusal = self.refusal_of_handle(&id);
+        if refusal.is_some() {
+            return refusal;
         }
 
         if let Some(owner) = self.owner_of_handle(&id) {
@@ -129,6 +109,33 @@ impl Planner<'_, '_> {
             ).into());
         }
         None
+    }
+
+    /// Returns the reason if no address can be recorded under a handle with this ID.
+    fn refusal_of_handle(&self, id: &str) -> Option<Skipped> {
+        let datastore = self.basis.snapshot.datastore;
+        let subject = Subject::Handle(id.to_owned());
+        if clean_id(id) != id || !is_storable_id(id, datastore) {
+            let detail = format!("{id:?} cannot be a handle ID in this datastore");
+            return Some(Skipped::new(subject, SkipReason::HandleNotStorable, detail));
+        }
+
+        // The names of Kubernetes objects are in lower case.
+        if datastore == DatastoreKind::Kubernetes
+            && let Some(other) = self.handle_in_other_case(id)
+        {
+            let detail =
+                format!("it would share one object with the handle {other}, which differs only in case");
+            return Some(Skipped::new(subject, SkipReason::NeedsDecision, detail));
+        }
+        None
+    }
+
+    /// Returns the ID of a stored handle that differs from this one only in case.
+    fn handle_in_other_case(&self, id: &str) -> Option<String> {
+        let handles = &self.basis.snapshot.handles;
+        let mut ids = handles.iter().map(|handle| handle.value.id().to_string());
+        ids.find(|other| other != id && other.eq_ignore_ascii_case(id))
     }
 
     /// Returns a live owner that has addresses under the handle.
@@ -283,6 +290,11 @@ impl Planner<'_, '_> {
     /// Warns if automatic assignment would not give the address to the node: its pool selects other nodes, or it is
     /// reserved. An assignment by hand respects neither.
     fn warn_of_exclusions(&mut self, address: IpAddr) {
+        self.warn_of_node_selector(address);
+        self.warn_of_reservation(address);
+    }
+
+    fn warn_of_node_selector(&mut self, address: IpAddr) {
         if let Some(pool) = self.basis.context.index.enabled_pool_around(address)
             && let Ok(selector) = pool.selected_nodes()
             && !selector.matches(&self.node.labels)
@@ -293,14 +305,11 @@ impl Planner<'_, '_> {
             );
             self.plan.warnings.push(warning.into());
         }
+    }
 
-        for reservation in self
-            .basis
-            .snapshot
-            .reservations
-            .iter()
-            .map(|stored| &stored.value)
-        {
+    fn warn_of_reservation(&mut self, address: IpAddr) {
+        for stored in &self.basis.snapshot.reservations {
+            let reservation = &stored.value;
             if reservation.cidrs.iter().any(|cidr| cidr.contains(&address)) {
                 let warning = format!(
                     "{address} is reserved by {}, which only excludes it from automatic assignment",
@@ -308,7 +317,7 @@ impl Planner<'_, '_> {
                 );
                 self.plan.warnings.push(warning.into());
                 // One reservation is reason enough.
-                break;
+                return;
             }
         }
     }

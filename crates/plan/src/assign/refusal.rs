@@ -6,6 +6,7 @@ use calipam_assign::{Error, PoolPassedOver};
 use calipam_check::Subject;
 use calipam_check::claim::Claim;
 use calipam_check::names_of_owners;
+use calipam_model::IpNet;
 use calipam_model::block::{Allocation, BlockOwner};
 use calipam_model::pool::PoolUse;
 
@@ -25,14 +26,7 @@ pub(super) fn explain(basis: &Basis<'_>, node: &str, address: IpAddr, error: &Er
         ),
         Error::Overlap { .. } => Refusal::new(SkipReason::Overlap, error.to_string()),
         Error::ForeignBlock(cidr) => {
-            let block = basis.context.index.block(*cidr);
-            let owner = match block.and_then(|block| block.owner) {
-                Some(owner) => owner.to_string(),
-                None => "another node".to_owned(),
-            };
-            let detail =
-                format!("{address} is in block {cidr}, which belongs to {owner}, and strict affinity is on");
-            Refusal::new(SkipReason::NotAvailable, detail)
+            Refusal::new(SkipReason::NotAvailable, in_foreign_block(basis, address, *cidr))
         }
         other => Refusal::new(
             SkipReason::NotAvailable,
@@ -41,10 +35,20 @@ pub(super) fn explain(basis: &Basis<'_>, node: &str, address: IpAddr, error: &Er
     };
 
     let skipped = Skipped::new(Subject::Address(address), reason, detail);
-    match reason {
-        SkipReason::NotAvailable => skipped.suggesting(SuggestedAction::ExplainNode(node.to_owned())),
-        _ => skipped,
+    if reason == SkipReason::NotAvailable {
+        return skipped.suggesting(SuggestedAction::ExplainNode(node.to_owned()));
     }
+    skipped
+}
+
+/// Describes the block of another node that has the address.
+fn in_foreign_block(basis: &Basis<'_>, address: IpAddr, cidr: IpNet) -> String {
+    let block = basis.context.index.block(cidr);
+    let owner = match block.and_then(|block| block.owner) {
+        Some(owner) => owner.to_string(),
+        None => "another node".to_owned(),
+    };
+    format!("{address} is in block {cidr}, which belongs to {owner}, and strict affinity is on")
 }
 
 /// Explains the allocator's failure to choose an address.
@@ -53,14 +57,12 @@ pub(super) fn explain_choice(basis: &Basis<'_>, error: &Error) -> String {
         return error.to_string().trim().to_owned();
     };
     let mut pools = basis.snapshot.pools.iter().map(|pool| &pool.value);
-    match pools.find(|pool| pool.cidr == *cidr) {
-        None => format!("pool {cidr} not found"),
-        Some(pool) => {
-            let why = PoolPassedOver::of_state(pool);
-            let why = why.unwrap_or_else(|| PoolPassedOver::of_block_size(pool));
-            format!("pool {} ({cidr}): {why}", pool.name)
-        }
-    }
+    let Some(pool) = pools.find(|pool| pool.cidr == *cidr) else {
+        return format!("pool {cidr} not found");
+    };
+    // The allocator also passes over a pool whose state allows it, if its blocks have the wrong size.
+    let why = PoolPassedOver::of_state(pool).unwrap_or_else(|| PoolPassedOver::of_block_size(pool));
+    format!("pool {} ({cidr}): {why}", pool.name)
 }
 
 /// Refuses an address that the allocator would never assign to a pod; `None` for any other address.
@@ -148,10 +150,11 @@ fn recorded_for(record: &Allocation<'_>) -> String {
         None => "without a handle".to_owned(),
     };
     let owner = attribute.owner.unwrap_or_default();
-    match (owner.get("namespace"), owner.get("pod"), owner.get("node")) {
-        (Some(namespace), Some(pod), Some(node)) => format!("{handle}, for {namespace}/{pod} on {node}"),
-        (Some(namespace), Some(pod), None) => format!("{handle}, for {namespace}/{pod}"),
-        (_, _, Some(node)) => format!("{handle}, on {node}"),
-        _ => handle,
+    let pod = owner.get("namespace").zip(owner.get("pod"));
+    match (pod, owner.get("node")) {
+        (Some((namespace, pod)), Some(node)) => format!("{handle}, for {namespace}/{pod} on {node}"),
+        (Some((namespace, pod)), None) => format!("{handle}, for {namespace}/{pod}"),
+        (None, Some(node)) => format!("{handle}, on {node}"),
+        (None, None) => handle,
     }
 }

@@ -79,17 +79,14 @@ impl<'s> HandleAllocations<'s> {
         }
 
         // A large cluster has a million records and a million handles, of which few are looked up here.
+        let is_wanted = |id: TextRef<'_>| holdings.contains_key(id.packed());
         let blocks = &basis.context.index.blocks;
         let allocated = in_parts(BLOCKS, blocks.len(), |range| {
-            allocations_of(&blocks[range], |id| holdings.contains_key(id.packed()))
+            allocations_of(&blocks[range], is_wanted)
         });
         let stored = &basis.snapshot.handles;
         let objects = in_parts(OBJECTS, stored.len(), |range| {
-            let is_wanted = |object: &&Versioned<Handle>| {
-                let id = object.value.id().cut_at_carriage_return();
-                !object.value.is_deleted() && holdings.contains_key(id.packed())
-            };
-            stored[range].iter().filter(is_wanted).collect::<Vec<_>>()
+            objects_of(&stored[range], is_wanted)
         });
 
         for (id, allocation) in allocated.into_iter().flatten() {
@@ -167,6 +164,21 @@ fn allocations_of<'s>(
             if let Some(allocation) = sound.allocation(ordinal) {
                 found.push((id, Allocated::new(block.key, &allocation)));
             }
+        }
+    }
+    found
+}
+
+/// Returns the stored handles that are wanted, except deleted ones.
+fn objects_of<'s>(
+    stored: &'s [Versioned<Handle>],
+    is_wanted: impl Fn(TextRef<'s>) -> bool,
+) -> Vec<&'s Versioned<Handle>> {
+    let mut found = Vec::new();
+    for object in stored {
+        let id = object.value.id().cut_at_carriage_return();
+        if !object.value.is_deleted() && is_wanted(id) {
+            found.push(object);
         }
     }
     found

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::{fmt, mem};
 
 use calipam_assign::{Family, NodeNeed, NodeRoom, Outlook};
+use calipam_model::IpNet;
+use calipam_model::affinity::Affinity;
 use calipam_model::cidr::overlap;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::pool::Pool;
-use calipam_model::snapshot::{Revision, Snapshot, Versioned};
+use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
 use serde::Serialize;
 
 use super::{Detour, Leg, Migration, User, UserKind};
@@ -58,18 +60,10 @@ pub fn capacity_back(snapshot: &mut Snapshot, migration: &Migration, users: &[Us
     };
 
     // The old pool will be empty by then, with its blocks and affinities deleted.
-    let blocks = mem::take(&mut snapshot.blocks);
-    for block in &blocks {
-        if !overlap(block.value.key, successor.cidr) {
-            snapshot.blocks.push(block.clone());
-        }
-    }
-    let affinities = mem::take(&mut snapshot.affinities);
-    for affinity in &affinities {
-        if !overlap(affinity.value.key.cidr, successor.cidr) {
-            snapshot.affinities.push(affinity.clone());
-        }
-    }
+    let other_blocks = blocks_outside(snapshot, successor.cidr);
+    let other_affinities = affinities_outside(snapshot, successor.cidr);
+    let blocks = mem::replace(&mut snapshot.blocks, other_blocks);
+    let affinities = mem::replace(&mut snapshot.affinities, other_affinities);
 
     let mut pools: Vec<Pool> = snapshot.pools.iter().map(|pool| pool.value.clone()).collect();
     pools.retain(|pool| pool.name != migration.old.name && pool.name != temporary.name);
@@ -84,6 +78,18 @@ pub fn capacity_back(snapshot: &mut Snapshot, migration: &Migration, users: &[Us
     snapshot.blocks = blocks;
     snapshot.affinities = affinities;
     capacity
+}
+
+fn blocks_outside(snapshot: &Snapshot, cidr: IpNet) -> Vec<Versioned<StoredBlock>> {
+    let blocks = snapshot.blocks.iter();
+    let outside = blocks.filter(|block| !overlap(block.value.key, cidr));
+    outside.cloned().collect()
+}
+
+fn affinities_outside(snapshot: &Snapshot, cidr: IpNet) -> Vec<Versioned<Affinity>> {
+    let affinities = snapshot.affinities.iter();
+    let outside = affinities.filter(|affinity| !overlap(affinity.value.key.cidr, cidr));
+    outside.cloned().collect()
 }
 
 /// Adds an enabled pool to the pools, in place of the one with its name if there is one.
@@ -123,23 +129,26 @@ pub fn capacity_in(snapshot: &mut Snapshot, pools: Vec<Pool>, users: &[User]) ->
 
 const UNKNOWN: &str = "the settings of the allocator, or objects that it needs, cannot be read";
 
-/// Returns the addresses that the allocator finds on each node for the users there, one for each user. Services are
-/// left out, since they are on no node.
+/// Counts the addresses that the users on each node need. Services are left out, since they are on no node.
+fn needs_of_nodes<'u>(users: impl Iterator<Item = &'u User>) -> BTreeMap<&'u str, NodeNeed> {
+    let mut needs: BTreeMap<&str, NodeNeed> = BTreeMap::new();
+    for user in users {
+        match user.kind {
+            UserKind::Pod | UserKind::Endpoint => needs.entry(&user.node).or_default().workloads += 1,
+            UserKind::Tunnel => needs.entry(&user.node).or_default().tunnels += 1,
+            UserKind::Service => {}
+        }
+    }
+    needs
+}
+
+/// Returns the addresses that the allocator finds on each node for the users there, one for each user.
 fn assign_to<'u>(
     snapshot: &Snapshot,
     family: Family,
     users: impl Iterator<Item = &'u User>,
 ) -> Vec<NodeCapacity> {
-    let mut need_by_node: BTreeMap<&str, NodeNeed> = BTreeMap::new();
-    for user in users {
-        match user.kind {
-            UserKind::Pod | UserKind::Endpoint => need_by_node.entry(&user.node).or_default().workloads += 1,
-            UserKind::Tunnel => need_by_node.entry(&user.node).or_default().tunnels += 1,
-            UserKind::Service => {}
-        }
-    }
-    let needs: Vec<(&str, NodeNeed)> = need_by_node.into_iter().collect();
-
+    let needs: Vec<(&str, NodeNeed)> = needs_of_nodes(users).into_iter().collect();
     let rooms: Vec<NodeRoom> = match Outlook::new(snapshot) {
         Some(outlook) => outlook.room_of_nodes(family, needs.iter().copied()),
         None => {

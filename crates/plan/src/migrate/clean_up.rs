@@ -7,9 +7,11 @@ use std::collections::{BTreeSet, HashMap};
 use calipam_check::index::IndexedBlock;
 use calipam_check::{Remedy, Scope, Subject};
 use calipam_model::IpNet;
+use calipam_model::affinity::Affinity;
 use calipam_model::cidr::overlap;
 use calipam_model::edit::{BlockEdit, Edit, Step};
 use calipam_model::key::Key;
+use calipam_model::snapshot::Versioned;
 use calipam_model::words::count;
 
 use super::Migration;
@@ -194,24 +196,25 @@ impl<'s> Planner<'_, 's> {
                 self.plan.skipped.push(skipped);
                 continue;
             }
-            let delete = Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone());
-            let mut evidence = None;
-            let mut cause = "it is marked deleted";
-            // An affinity that is marked deleted can be removed even if its holder owns the block.
-            if !affinity.value.deleted {
-                evidence = Some(not_owned_by_holder(key));
-                cause = "its holder has no such block";
-            }
-            let why = format!("{cause}, and pool {} is disabled", self.pool);
-            let changes = vec![Change::new(
-                Verb::DeleteAffinity,
-                Subject::affinity(key),
-                why,
-                &[],
-            )];
-            let action = Action::new(format!("affinity {key}"), vec![delete], changes);
-            self.plan.actions.push(action.requiring(evidence));
+            let deletion = self.deletion_of(affinity);
+            self.plan.actions.push(deletion);
         }
+    }
+
+    /// Returns the step that deletes an affinity.
+    fn deletion_of(&self, affinity: &Versioned<Affinity>) -> Action {
+        let key = &affinity.value.key;
+        let mut evidence = None;
+        let mut cause = "it is marked deleted";
+        // An affinity that is marked deleted can be removed even if its holder owns the block.
+        if !affinity.value.deleted {
+            evidence = Some(not_owned_by_holder(key));
+            cause = "its holder has no such block";
+        }
+        let why = format!("{cause}, and pool {} is disabled", self.pool);
+        let change = Change::new(Verb::DeleteAffinity, Subject::affinity(key), why, &[]);
+        let delete = Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone());
+        Action::new(format!("affinity {key}"), vec![delete], vec![change]).requiring(evidence)
     }
 
     fn unchecked(&mut self, cidr: IpNet) {

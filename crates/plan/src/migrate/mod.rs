@@ -252,6 +252,7 @@ fn pools_after(snapshot: &Snapshot, migration: &Migration, phase: Phase) -> Vec<
     let Migration { old, new, .. } = migration;
     let mut pools: Vec<Pool> = snapshot.pools.iter().map(|pool| pool.value.clone()).collect();
     match phase {
+        // Without a new pool, pods move to the other pools, which stay as they are.
         Phase::Create => {
             if let Some(new) = new {
                 pools.retain(|pool| pool.name != new.name);

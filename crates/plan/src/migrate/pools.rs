@@ -32,33 +32,36 @@ pub(super) fn block_in_the_way(block: IpNet, pool: &Pool) -> Refused {
 /// # Errors
 /// If no pool of a family would remain enabled, or a pool would be created or enabled over blocks of another size.
 pub fn may_become(snapshot: &Snapshot, after: &[Pool]) -> Result<()> {
-    let before: Vec<&Pool> = snapshot.pools.iter().map(|pool| &pool.value).collect();
-    for pool in before.iter().filter(|pool| pool.is_enabled()) {
-        if !after.iter().any(|other| serves(other, pool.cidr)) {
+    for stored in &snapshot.pools {
+        let pool = &stored.value;
+        if pool.is_enabled() && !after.iter().any(|other| serves(other, pool.cidr)) {
             let message = format!("without {}, no pool of its family would be enabled", pool.name);
             return Err(Refused::new(message).hint(OTHER_POOL_FIRST));
         }
     }
-
     for pool in after {
-        // The earlier pools that already allowed blocks of this size, as far as the new pool allows any.
-        let mut allowed_before = before.clone();
-        allowed_before.retain(|old| {
-            let is_as_enabled = old.is_enabled() || !pool.is_enabled();
-            old.block_size == pool.block_size && is_as_enabled
-        });
-        let is_unchanged = allowed_before
-            .iter()
-            .any(|old| old.name == pool.name && old.cidr == pool.cidr);
-        if is_unchanged {
-            continue;
-        }
+        require_blocks_of_its_size(snapshot, pool)?;
+    }
+    Ok(())
+}
 
-        for block in of_another_size(snapshot, pool) {
-            // If a split is undone, its parts already had these blocks.
-            if !allowed_before.iter().any(|old| old.cidr.contains(&block)) {
-                return Err(block_in_the_way(block, pool));
-            }
+/// Refuses a created or changed pool with blocks of another size, unless an earlier pool already allowed these blocks.
+fn require_blocks_of_its_size(snapshot: &Snapshot, pool: &Pool) -> Result<()> {
+    let mut earlier: Vec<&Pool> = snapshot.pools.iter().map(|stored| &stored.value).collect();
+    earlier.retain(|old| {
+        let is_as_enabled = old.is_enabled() || !pool.is_enabled();
+        old.block_size == pool.block_size && is_as_enabled
+    });
+    let mut pools = earlier.iter();
+    let is_unchanged = pools.any(|old| old.name == pool.name && old.cidr == pool.cidr);
+    if is_unchanged {
+        return Ok(());
+    }
+
+    for block in of_another_size(snapshot, pool) {
+        // If a split is undone, its parts already had these blocks.
+        if !earlier.iter().any(|old| old.cidr.contains(&block)) {
+            return Err(block_in_the_way(block, pool));
         }
     }
     Ok(())
@@ -91,7 +94,7 @@ pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
             continue;
         }
         for user in users(index, pool.cidr) {
-            // Users on nodes that do not exist need no other address.
+            // Users on nodes that do not exist need no other address. A service is on no node.
             let is_of_gone_node = !user.node.is_empty() && !index.node_exists(&user.node);
             if !is_of_gone_node && !is_in_enabled_pool(user.address, after) {
                 leaving.push(user);

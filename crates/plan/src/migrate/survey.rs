@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
+use calipam_check::index::Index;
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
 use calipam_model::hint::{Call, Hint};
@@ -63,32 +64,12 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
     let index = &basis.context.index;
     let users = users(index, cidr);
     let leftovers = count_leftovers(basis, cidr, &users);
-    let mut missing_nodes = BTreeSet::new();
-    for user in &users {
-        if !user.node.is_empty() && !index.node_exists(&user.node) {
-            missing_nodes.insert(user.node.clone());
-        }
-    }
-
-    let mut pools = basis.snapshot.pools.iter().map(|stored| &stored.value);
-    let has_other_pool = pools.any(|pool| pool.name != migration.old.name && serves(pool, cidr));
-    let phase = if migration.creates || migration.enables() || !has_other_pool {
-        Phase::Create
-    } else if !migration.old.disabled {
-        Phase::Disable
-    } else if leftovers.in_use + leftovers.named > 0 {
-        Phase::Move
-    } else if leftovers.blocks + leftovers.affinities > 0 {
-        Phase::CleanUp
-    } else {
-        Phase::Delete
-    };
     Survey {
+        phase: phase_of(basis, &migration, &leftovers),
         migration,
-        phase,
         leftovers,
+        missing_nodes: missing_nodes(index, &users),
         users,
-        missing_nodes,
         capacity: Vec::new(),
         capacity_back: Vec::new(),
         differences: Vec::new(),
@@ -129,6 +110,47 @@ impl Survey {
     }
 }
 
+/// Returns the first phase of a migration that is not yet done.
+fn phase_of(basis: &Basis<'_>, migration: &Migration, leftovers: &Leftovers) -> Phase {
+    let Migration { old, .. } = migration;
+    let mut pools = basis.snapshot.pools.iter().map(|stored| &stored.value);
+    let has_other_pool = pools.any(|pool| pool.name != old.name && serves(pool, old.cidr));
+    if migration.creates || migration.enables() || !has_other_pool {
+        Phase::Create
+    } else if !old.disabled {
+        Phase::Disable
+    } else if leftovers.in_use + leftovers.named > 0 {
+        Phase::Move
+    } else if leftovers.blocks + leftovers.affinities > 0 {
+        Phase::CleanUp
+    } else {
+        Phase::Delete
+    }
+}
+
+/// Counts the recorded addresses in a pool that `is_counted` accepts.
+fn count_recorded(index: &Index<'_>, cidr: IpNet, is_counted: impl Fn(IpAddr) -> bool) -> usize {
+    let blocks = index.blocks.iter().filter(|block| overlap(block.key, cidr));
+    let mut number = 0;
+    for allocation in blocks
+        .filter_map(|block| block.usable)
+        .flat_map(|usable| usable.allocations())
+    {
+        // Addresses that Windows reserves go with their block.
+        if is_counted(allocation.address) && !allocation.attribute.is_windows_reserved() {
+            number += 1;
+        }
+    }
+    number
+}
+
+/// Returns the nodes of the users that do not exist. A service is on no node.
+fn missing_nodes(index: &Index<'_>, users: &[User]) -> BTreeSet<String> {
+    let nodes = users.iter().map(|user| &user.node);
+    let missing = nodes.filter(|node| !node.is_empty() && !index.node_exists(node));
+    missing.cloned().collect()
+}
+
 /// Counts the addresses, blocks and affinities that are still in the old pool.
 fn count_leftovers(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Leftovers {
     let index = &basis.context.index;
@@ -140,21 +162,9 @@ fn count_leftovers(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Leftovers 
         .leaked()
         .filter(|address| cidr.contains(address))
         .collect();
-
-    let mut others = 0;
-    for block in index.blocks.iter().filter(|block| overlap(block.key, cidr)) {
-        let Some(usable) = block.usable else {
-            continue;
-        };
-        for allocation in usable.allocations() {
-            let address = allocation.address;
-            let is_counted = used.contains(&address) || leaked.contains(&address);
-            // Addresses that Windows reserves go with their block.
-            if !is_counted && !allocation.attribute.is_windows_reserved() {
-                others += 1;
-            }
-        }
-    }
+    let others = count_recorded(index, cidr, |address| {
+        !used.contains(&address) && !leaked.contains(&address)
+    });
 
     let objects = objects_in(basis.snapshot, cidr);
     let blocks = objects.iter().filter(|key| matches!(key, Key::Block(_))).count();

@@ -244,13 +244,13 @@ pub fn find<'s>(
 /// The refusal if no pool shows that a migration has begun. After a clean-up, the old pool is disabled and empty, but it
 /// may also be disabled for another reason, so the operator has to name it.
 fn none_begun(snapshot: &Snapshot) -> Refused {
-    let mut empty: Vec<&str> = Vec::new();
+    let mut disabled: Vec<&str> = Vec::new();
     for pool in snapshot.pools.iter().map(|pool| &pool.value) {
         if pool.disabled && !pool.deleting {
-            empty.push(&pool.name);
+            disabled.push(&pool.name);
         }
     }
-    let hint: Hint = match empty.as_slice() {
+    let hint: Hint = match disabled.as_slice() {
         [] => "name the pool to leave with --from; a migration to a pool with a name of its own (--to-name) is not seen without it".into(),
         [name] => Hint::new(
             "the pool {} is disabled and empty, as before the last phase of a migration: {} shows this phase",

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use calipam_check::index::{Index, Owner, Use};
+use calipam_check::index::{Index, Owner, Use, Workload};
 use calipam_model::IpNet;
 use serde::Serialize;
 
@@ -49,25 +49,30 @@ pub(super) fn users(index: &Index<'_>, cidr: IpNet) -> Vec<User> {
     users
 }
 
+/// Describes a pod, or an endpoint of another orchestrator.
+fn workload_user(index: &Index<'_>, used: &Use, workload: &Workload<'_>) -> User {
+    let mut kind = UserKind::Pod;
+    let mut name = format!("{}/{}", workload.namespace, workload.pod);
+    // Only endpoints of Kubernetes name a pod.
+    if let Owner::Endpoint(position) = used.owner
+        && workload.pod.is_empty()
+    {
+        kind = UserKind::Endpoint;
+        name = format!("{}/{}", workload.namespace, index.endpoint(position).name());
+    }
+    User {
+        address: used.address,
+        kind,
+        node: index.calico_node(workload.node),
+        name,
+    }
+}
+
 /// Describes the user of an address: a pod, another endpoint, a service, or a tunnel.
 fn user(index: &Index<'_>, used: &Use) -> User {
     let address = used.address;
     if let Some(workload) = index.workload(used.owner) {
-        let mut kind = UserKind::Pod;
-        let mut name = format!("{}/{}", workload.namespace, workload.pod);
-        // Only endpoints of Kubernetes name a pod.
-        if let Owner::Endpoint(position) = used.owner
-            && workload.pod.is_empty()
-        {
-            kind = UserKind::Endpoint;
-            name = format!("{}/{}", workload.namespace, index.endpoint(position).name());
-        }
-        return User {
-            address,
-            kind,
-            node: index.calico_node(workload.node),
-            name,
-        };
+        return workload_user(index, used, &workload);
     }
 
     match used.owner {

@@ -1,6 +1,6 @@
 //! Operations that were broken off between two writes: Calico's, or a run of calipam that was killed.
 
-use calipam_check::{Code, NeededBy};
+use calipam_check::{Code, Finding, NeededBy};
 use calipam_model::words::count;
 
 use super::{Facts, Found};
@@ -16,38 +16,55 @@ const HALF_DONE: [Code; 5] = [
 
 /// Finds operations that ended between two writes, and handles and blocks that lost their counterparts this way.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let mut causes = Vec::new();
     let half_done: Vec<_> = facts.open(&HALF_DONE).collect();
-    if !half_done.is_empty() {
-        let says = format!(
-            "operations were broken off between two writes: {} half-done",
-            count(half_done.len(), "object is", "objects are")
-        );
-        causes.push(Found::with_own_remedies(says, half_done));
-    }
-
     let mut unneeded = Vec::new();
     let mut unknown = Vec::new();
     for (position, finding) in facts.open(&[Code::OrphanHandle]) {
         match finding.needed_by() {
             None => unneeded.push((position, finding)),
             Some(NeededBy::Unknown(_)) => unknown.push((position, finding)),
-            Some(_) => {}
+            // The owner still exists, so no release was broken off.
+            Some(NeededBy::Owner(_)) => {}
         }
     }
-    if !unneeded.is_empty() {
-        let says = format!(
-            "releases were broken off before their last write, or records were lost: {} no address",
-            count(unneeded.len(), "handle has", "handles have")
-        );
-        causes.push(Found::with_own_remedies(says, unneeded));
+
+    let causes = [
+        half_done_objects(half_done),
+        unneeded_handles(unneeded),
+        handles_of_lost_block(unknown),
+    ];
+    causes.into_iter().flatten().collect()
+}
+
+fn half_done_objects(findings: Vec<(usize, &Finding)>) -> Option<Found> {
+    if findings.is_empty() {
+        return None;
     }
-    if !unknown.is_empty() {
-        let says = format!(
-            "a block was lost: {} its addresses, and it is not known whether pods still use them",
-            count(unknown.len(), "handle counts", "handles count")
-        );
-        causes.push(Found::with_own_remedies(says, unknown));
+    let says = format!(
+        "operations were broken off between two writes: {} half-done",
+        count(findings.len(), "object is", "objects are")
+    );
+    Some(Found::with_own_remedies(says, findings))
+}
+
+fn unneeded_handles(findings: Vec<(usize, &Finding)>) -> Option<Found> {
+    if findings.is_empty() {
+        return None;
     }
-    causes
+    let says = format!(
+        "releases were broken off before their last write, or records were lost: {} no address",
+        count(findings.len(), "handle has", "handles have")
+    );
+    Some(Found::with_own_remedies(says, findings))
+}
+
+fn handles_of_lost_block(findings: Vec<(usize, &Finding)>) -> Option<Found> {
+    if findings.is_empty() {
+        return None;
+    }
+    let says = format!(
+        "a block was lost: {} its addresses, and it is not known whether pods still use them",
+        count(findings.len(), "handle counts", "handles count")
+    );
+    Some(Found::with_own_remedies(says, findings))
 }

@@ -19,14 +19,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     let mut found_codes: Vec<Code> = Vec::new();
     let mut nodes: BTreeSet<String> = BTreeSet::new();
     for (position, finding) in facts.open(&codes) {
-        if finding.code != Code::LeakedAddress {
-            nodes.extend(finding.nodes.iter().cloned());
-        } else if leak_reasons(finding).contains(&LeakReason::NodeGone) {
-            // The address can be in the block of another node: only its record tells the deleted node.
-            nodes.extend(recorded_nodes(finding));
-        } else {
+        if is_of_other_leak(finding) {
             continue;
         }
+        nodes.extend(deleted_nodes(finding));
         positions.push(position);
         found_codes.push(finding.code);
     }
@@ -34,24 +30,35 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
         return Vec::new();
     }
 
-    let records = describe_records(&found_codes);
-    let says = if nodes.len() == 1 {
-        format!(
-            "node {} was deleted, and its records remain: {records}",
-            list(&nodes)
-        )
-    } else {
-        let number = count(nodes.len(), "node", "nodes");
-        format!(
-            "{number} were deleted ({}), and their records remain: {records}",
-            list(&nodes)
-        )
-    };
     vec![Found {
-        says,
+        says: describe(&nodes, &describe_records(&found_codes)),
         findings: positions,
         remedies: vec![Remedy::ReleaseNodes(nodes)],
     }]
+}
+
+/// Returns true if an address leaked for another reason than that its node was deleted.
+fn is_of_other_leak(finding: &Finding) -> bool {
+    finding.code == Code::LeakedAddress && !leak_reasons(finding).contains(&LeakReason::NodeGone)
+}
+
+/// Returns the deleted nodes that a finding is about.
+fn deleted_nodes(finding: &Finding) -> BTreeSet<String> {
+    // A leaked address can be in the block of another node: only its record tells the deleted node.
+    if finding.code == Code::LeakedAddress {
+        return recorded_nodes(finding);
+    }
+    finding.nodes.iter().cloned().collect()
+}
+
+/// Returns the sentence about deleted nodes of which these records remain.
+fn describe(nodes: &BTreeSet<String>, records: &str) -> String {
+    let names = list(nodes);
+    if nodes.len() == 1 {
+        return format!("node {names} was deleted, and its records remain: {records}");
+    }
+    let number = count(nodes.len(), "node", "nodes");
+    format!("{number} were deleted ({names}), and their records remain: {records}")
 }
 
 /// Counts in words the records that remain of deleted nodes, from the codes of the findings: addresses and blocks, which

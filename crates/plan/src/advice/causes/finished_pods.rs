@@ -7,13 +7,15 @@ use super::{Facts, Found, leak_reasons};
 
 /// Finds the leaked addresses of finished pods, and the endpoints that these pods still have.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let findings: Vec<_> = facts
-        .open(&[Code::LeakedAddress, Code::EndpointWithoutPod])
-        .filter(|(_, finding)| is_of_finished_pod(finding))
-        .collect();
-
-    let is_leaked = |(_, finding): &&(usize, &Finding)| finding.code == Code::LeakedAddress;
-    let leaked = findings.iter().filter(is_leaked).count();
+    let mut findings = Vec::new();
+    let mut leaked = 0;
+    for (position, finding) in facts.open(&[Code::LeakedAddress, Code::EndpointWithoutPod]) {
+        if is_of_finished_pod(finding) {
+            findings.push((position, finding));
+            leaked += usize::from(finding.code == Code::LeakedAddress);
+        }
+    }
+    // An endpoint alone keeps no address.
     if leaked == 0 {
         return Vec::new();
     }

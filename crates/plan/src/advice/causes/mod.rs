@@ -149,10 +149,8 @@ impl Cause {
         self.cures.retain(|cure| may_help(cure, &findings));
 
         // Cures that were not tried come last.
-        self.cures.sort_by_key(|cure| {
-            let delay = cure.effect.as_ref().map(|effect| effect.delay());
-            (delay.is_none(), delay)
-        });
+        self.cures
+            .sort_by_key(|cure| (cure.delay().is_none(), cure.delay()));
     }
 
     /// Adds where to read what helps, if no remedy does: the answer for a waiting pod or for a node, which names the next
@@ -161,22 +159,12 @@ impl Cause {
         if !self.cures.is_empty() {
             return;
         }
-        let Some((code, subject)) = self.findings.first() else {
-            return;
-        };
-
-        let topic = match (code, subject) {
-            (Code::PodWithoutAddress, Subject::Endpoint(pod)) => Topic::Pod(pod.clone()),
-            (Code::NodeWithoutAddresses, _) => match first_node(report, (*code, subject)) {
-                Some(node) => Topic::Node(node),
-                None => Topic::Rule(*code),
-            },
-            _ => Topic::Rule(*code),
-        };
-        self.cures.push(Cure {
-            remedy: Remedy::Explain(topic),
-            effect: None,
-        });
+        if let Some((code, subject)) = self.findings.first() {
+            self.cures.push(Cure {
+                remedy: Remedy::Explain(topic_of(*code, subject, report)),
+                effect: None,
+            });
+        }
     }
 
     /// Takes the nodes and pods that get an address with the first cure: they get none because of this cause.
@@ -198,6 +186,7 @@ impl Cause {
             .collect();
         for (position, finding) in symptoms {
             facts.taken[position] = true;
+            // The worst severity is the least.
             self.severity = self.severity.min(finding.severity);
             self.findings.push(finding.key());
         }
@@ -211,6 +200,21 @@ fn may_help(cure: &Cure, findings: &HashSet<&FindingKey>) -> bool {
     };
     let serves = !effect.nodes.is_empty() || !effect.pods.is_empty();
     serves || effect.resolved.iter().any(|key| findings.contains(key))
+}
+
+/// Returns the topic that explains a finding best: its waiting pod, its node, or else its rule.
+fn topic_of(code: Code, subject: &Subject, report: &Report) -> Topic {
+    if code == Code::PodWithoutAddress
+        && let Subject::Endpoint(pod) = subject
+    {
+        return Topic::Pod(pod.clone());
+    }
+    if code == Code::NodeWithoutAddresses
+        && let Some(node) = first_node(report, (code, subject))
+    {
+        return Topic::Node(node);
+    }
+    Topic::Rule(code)
 }
 
 /// The first node of a finding.
