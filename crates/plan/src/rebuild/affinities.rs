@@ -229,6 +229,13 @@ fn decide<'f>(
     }
 }
 
+/// Returns true if the plan creates the affinity's block, with the affinity's holder as its owner.
+fn is_block_created_for(planner: &Planner<'_, '_>, key: &AffinityKey) -> bool {
+    let planned = planner.blocks.get(&key.cidr);
+    let created = planned.and_then(|planned| planned.created.as_ref());
+    created.is_some_and(|created| created.owner() == Some(&key.owner()))
+}
+
 /// Decides on an affinity whose claim or release stopped half-way.
 fn decide_unconfirmed<'f>(
     planner: &Planner<'_, '_>,
@@ -241,23 +248,18 @@ fn decide_unconfirmed<'f>(
         return Decision::Skip(finding, SkipReason::NeedsDecision, detail);
     }
 
-    let planned = planner.blocks.get(&key.cidr);
-    if let Some(created) = planned.and_then(|planned| planned.created.as_ref())
-        && created.owner() == Some(&key.owner())
-    {
-        // The affinity is confirmed when its block is created.
+    // The affinity is confirmed when its block is created.
+    if is_block_created_for(planner, key) {
         return Decision::Leave;
     }
-
     let Some(block) = planner.index().block(key.cidr) else {
         return Decision::Delete("there is no such block");
     };
     if !is_own(planner, key) {
         return Decision::Leave;
     }
-    let stays_empty = block.sound.is_some_and(|sound| sound.is_empty())
-        && !planner.changes_addresses(key.cidr)
-        && !planner.corrupt.blocks.contains_key(&key.cidr);
+    let is_empty = block.sound.is_some_and(|sound| sound.is_empty());
+    let stays_empty = is_empty && !planner.rewrites_block(key.cidr);
     if affinity.state == AffinityState::PendingDeletion && stays_empty {
         Decision::Finish
     } else {
@@ -282,9 +284,8 @@ fn edit_with_block(
     change: Change,
     reason: String,
 ) {
-    let is_block_written =
-        planner.changes_addresses(key.cidr) || planner.corrupt.blocks.contains_key(&key.cidr);
-    let block = planner.index().block(key.cidr).filter(|_| !is_block_written);
+    let is_rewritten = planner.rewrites_block(key.cidr);
+    let block = planner.index().block(key.cidr).filter(|_| !is_rewritten);
     let Some(block) = block else {
         // The plan writes or creates the block anyway, and then makes this edit.
         let planned = planner.blocks.entry(key.cidr).or_default();
@@ -375,33 +376,33 @@ fn remaining_holders(planner: &Planner<'_, '_>, cidr: IpNet, deleted: &HashSet<&
     number
 }
 
+/// Notes that a block without an affinity loses its owner, a deleted node. Skips the finding if the block keeps it.
+fn leave_without_affinity(planner: &mut Planner<'_, '_>, finding: &Finding, key: &AffinityKey) {
+    let node = &key.node;
+    let planned = planner.blocks.get_mut(&key.cidr);
+    match planned.filter(|planned| planned.loses_owner.is_some()) {
+        Some(planned) => planned.changes.push(Change::new(
+            Verb::SetBlockOwner,
+            finding.subject.clone(),
+            format!("no owner, since {node} has no affinity for it either"),
+            &[finding.code],
+        )),
+        None => planner.skip_of_living(finding, node),
+    }
+}
+
 /// Creates affinities for blocks whose owners have none, unless the owner is a deleted node.
 fn create_missing(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::BlockWithoutAffinity) {
         let Subject::Block(cidr) = finding.subject else {
             continue;
         };
-        let Some(owner) = planner.index().block(cidr).and_then(|block| block.owner) else {
+        let owner = planner.index().block(cidr).and_then(|block| block.owner);
+        let Some(key) = owner.and_then(|owner| AffinityKey::of_owner(owner, cidr)) else {
             continue;
         };
-        let Some(key) = AffinityKey::of_owner(owner, cidr) else {
-            continue;
-        };
-        let node = &key.node;
-        if key.kind == AffinityType::Host && !planner.index().node_exists(node) {
-            let planned = planner
-                .blocks
-                .get_mut(&cidr)
-                .filter(|planned| planned.loses_owner.is_some());
-            match planned {
-                Some(planned) => planned.changes.push(Change::new(
-                    Verb::SetBlockOwner,
-                    finding.subject.clone(),
-                    format!("no owner, since {node} has no affinity for it either"),
-                    &[finding.code],
-                )),
-                None => planner.skip_of_living(finding, node),
-            }
+        if key.kind == AffinityType::Host && !planner.index().node_exists(&key.node) {
+            leave_without_affinity(planner, finding, &key);
             continue;
         }
         let detail = "its node owns the block, but cannot find it without an affinity";

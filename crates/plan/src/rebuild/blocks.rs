@@ -1,9 +1,10 @@
 //! Takes blocks away from deleted nodes, and deletes empty and half-deleted blocks.
 
-use calipam_check::{Code, Subject};
+use calipam_check::{Code, Finding, Subject};
 use calipam_model::affinity::AffinityType;
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
+use calipam_model::snapshot::StoredBlock;
 
 use super::planner::Planner;
 use crate::plan::{Action, Change, Verb};
@@ -80,6 +81,20 @@ fn delete_empty(planner: &mut Planner<'_, '_>) {
     }
 }
 
+/// Skips a half-done deletion that must not be finished.
+fn skip_half_deleted(planner: &mut Planner<'_, '_>, finding: &Finding, block: &StoredBlock) {
+    let (reason, why) = match block.content.sound() {
+        Some(_) => (SkipReason::InUse, "but records addresses, which could be in use"),
+        None => (SkipReason::CorruptBeyondRepair, "and cannot be read"),
+    };
+    let detail = format!(
+        "{} is marked deleted {why}; Calico treats it as gone: recreate what uses its addresses, then \
+         delete it by hand",
+        block.key
+    );
+    planner.skip(finding, reason, detail);
+}
+
 /// Finishes half-done deletions of empty blocks, and skips half-done deletions of other blocks.
 fn finish_half_deleted(planner: &mut Planner<'_, '_>) {
     for block in &planner.basis.snapshot.blocks {
@@ -93,15 +108,7 @@ fn finish_half_deleted(planner: &mut Planner<'_, '_>) {
         };
 
         if !planner.finishes(&block.value) {
-            let (reason, why) = match content.sound() {
-                Some(_) => (SkipReason::InUse, "but records addresses, which could be in use"),
-                None => (SkipReason::CorruptBeyondRepair, "and cannot be read"),
-            };
-            let detail = format!(
-                "{cidr} is marked deleted {why}; Calico treats it as gone: recreate what uses its addresses, then \
-                 delete it by hand"
-            );
-            planner.skip(finding, reason, detail);
+            skip_half_deleted(planner, finding, &block.value);
             continue;
         }
 

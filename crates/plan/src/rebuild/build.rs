@@ -200,23 +200,12 @@ impl BlockStep<'_> {
 
     /// Returns the part that changes these addresses together, and counts them in their handles.
     fn part(&mut self, addresses: &[AddressPlan]) -> Part {
-        let mut first_handle = None;
         let mut ids: BTreeSet<String> = BTreeSet::new();
         for address in addresses {
-            let [losing, gaining] = address.edit.handles();
-            if first_handle.is_none() {
-                first_handle = gaining.clone().or(losing.clone());
-            }
-            ids.extend(losing);
-            ids.extend(gaining);
+            ids.extend(address.edit.handles().into_iter().flatten());
         }
-        let unit = match (first_handle, addresses.first()) {
-            (Some(id), _) => Unit::Handle(id),
-            (None, Some(address)) => Unit::Address(address.address),
-            (None, None) => Unit::Handle(String::new()),
-        };
         let mut part = Part {
-            unit,
+            unit: unit_of(addresses),
             edits: Vec::new(),
             evidence: Evidence::default(),
         };
@@ -241,6 +230,21 @@ impl BlockStep<'_> {
     }
 }
 
+/// Returns the unit of addresses that change together: the first handle that gains or loses one of them, or else the
+/// address.
+fn unit_of(addresses: &[AddressPlan]) -> Unit {
+    for address in addresses {
+        let [losing, gaining] = address.edit.handles();
+        if let Some(id) = gaining.or(losing) {
+            return Unit::Handle(id);
+        }
+    }
+    match addresses.first() {
+        Some(address) => Unit::Address(address.address),
+        None => Unit::Handle(String::new()),
+    }
+}
+
 /// Relaxes the preconditions of a group of addresses in a block that is written at once. An address that is left out of
 /// the new block could be assigned to a pod, so only an unused address is left out. If its user has merely changed, the
 /// address is recorded as planned. If the group also frees or rewrites an address, the preconditions of that address
@@ -257,14 +261,19 @@ fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
             continue;
         }
         for (_, expect) in &mut address.evidence {
-            *expect = match std::mem::replace(expect, Precondition::Absent) {
-                Precondition::At(_) => Precondition::Matches(Condition::StillThere(None)),
-                Precondition::Matches(Condition::SameUser(uid, user)) => {
-                    Precondition::Matches(Condition::StillThere(Some((uid, user))))
-                }
-                other => other,
-            };
+            *expect = relaxed(std::mem::replace(expect, Precondition::Absent));
         }
+    }
+}
+
+/// Requires of an unchanged object, or of the same user, only that it is still there.
+fn relaxed(precondition: Precondition) -> Precondition {
+    match precondition {
+        Precondition::At(_) => Precondition::Matches(Condition::StillThere(None)),
+        Precondition::Matches(Condition::SameUser(uid, user)) => {
+            Precondition::Matches(Condition::StillThere(Some((uid, user))))
+        }
+        other => other,
     }
 }
 
@@ -320,37 +329,56 @@ fn group(addresses: BTreeMap<u32, AddressPlan>) -> Vec<Vec<AddressPlan>> {
         gaining.or(losing)
     });
 
-    let mut groups: Vec<Vec<AddressPlan>> = Vec::new();
-    let mut group_of_handle: HashMap<String, usize> = HashMap::new();
+    let mut groups = Groups::default();
     for address in addresses {
+        groups.add(address);
+    }
+    groups.addresses.retain(|group| !group.is_empty());
+    groups.addresses
+}
+
+/// Groups of addresses that change together. A group that was joined to another one is empty.
+#[derive(Default)]
+struct Groups {
+    addresses: Vec<Vec<AddressPlan>>,
+    /// The position of the group of each handle.
+    by_handle: HashMap<String, usize>,
+}
+
+impl Groups {
+    /// Adds an address to the group of its handles, or to a new one.
+    fn add(&mut self, address: AddressPlan) {
         let ids: Vec<String> = address.edit.handles().into_iter().flatten().collect();
         let mut groups_of_address: BTreeSet<usize> = BTreeSet::new();
         for id in &ids {
-            groups_of_address.extend(group_of_handle.get(id));
+            groups_of_address.extend(self.by_handle.get(id));
         }
 
         let group = match groups_of_address.pop_first() {
             Some(first) => first,
             None => {
-                groups.push(Vec::new());
-                groups.len() - 1
+                self.addresses.push(Vec::new());
+                self.addresses.len() - 1
             }
         };
         // An address that moves between handles of two groups joins the groups.
         for other in groups_of_address {
-            let joined = std::mem::take(&mut groups[other]);
-            groups[group].extend(joined);
-            for position in group_of_handle.values_mut() {
-                if *position == other {
-                    *position = group;
-                }
-            }
+            self.join(group, other);
         }
         for id in ids {
-            group_of_handle.insert(id, group);
+            self.by_handle.insert(id, group);
         }
-        groups[group].push(address);
+        self.addresses[group].push(address);
     }
-    groups.retain(|group| !group.is_empty());
-    groups
+
+    /// Moves the addresses and handles of the group `other` to `group`.
+    fn join(&mut self, group: usize, other: usize) {
+        let joined = std::mem::take(&mut self.addresses[other]);
+        self.addresses[group].extend(joined);
+        for position in self.by_handle.values_mut() {
+            if *position == other {
+                *position = group;
+            }
+        }
+    }
 }

@@ -78,24 +78,9 @@ pub struct BlockFile {
 pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec<BlockFile>, StepError> {
     let edits = plan.actions.iter().flat_map(|action| action.step.edits());
     let touched: BTreeSet<IpNet> = edits.filter_map(Edit::block).collect();
-    let mut small = Snapshot {
-        datastore: before.datastore,
-        ..Snapshot::default()
-    };
-    for block in &before.blocks {
-        if touched.contains(&block.value.key) {
-            small.blocks.push(block.clone());
-        }
-    }
-
-    let mut only_blocks = plan.clone();
-    let steps = only_blocks.actions.iter_mut().map(|action| &mut action.step);
-    for part in steps.flat_map(|step| &mut step.parts) {
-        part.edits.retain(|edit| matches!(edit.key(), Key::Block(_)));
-    }
-
+    let small = only_touched_blocks(before, &touched);
     let mut present = json_of_blocks(&small);
-    let planned = apply_plan(small, &only_blocks, now)?;
+    let planned = apply_plan(small, &only_block_edits(plan), now)?;
     let mut planned = json_of_blocks(&planned);
     let mut files = Vec::new();
     for cidr in touched {
@@ -107,6 +92,28 @@ pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec
         });
     }
     Ok(files)
+}
+
+fn only_touched_blocks(snapshot: &Snapshot, touched: &BTreeSet<IpNet>) -> Snapshot {
+    let mut small = Snapshot {
+        datastore: snapshot.datastore,
+        ..Snapshot::default()
+    };
+    for block in &snapshot.blocks {
+        if touched.contains(&block.value.key) {
+            small.blocks.push(block.clone());
+        }
+    }
+    small
+}
+
+fn only_block_edits(plan: &Plan) -> Plan {
+    let mut only_blocks = plan.clone();
+    let steps = only_blocks.actions.iter_mut().map(|action| &mut action.step);
+    for part in steps.flat_map(|step| &mut step.parts) {
+        part.edits.retain(|edit| matches!(edit.key(), Key::Block(_)));
+    }
+    only_blocks
 }
 
 /// Returns the blocks by their CIDRs, in the form of the datastore. Corrupt blocks are as they are stored.

@@ -88,8 +88,8 @@ fn skip_after_message(planner: &mut Planner<'_, '_>, finding: &Finding, refusal:
     planner.skip(finding, refusal.reason, detail);
 }
 
-/// Expects objects that were read to be unchanged instead of absent. An endpoint may remain after its pod was deleted.
-fn expect_as_read(planner: &mut Planner<'_, '_>) {
+/// Returns the objects that must be absent when addresses are written.
+fn expected_absent(planner: &Planner<'_, '_>) -> BTreeSet<Key> {
     let mut absent: BTreeSet<Key> = BTreeSet::new();
     for block in planner.blocks.values() {
         for (key, expected) in block.addresses.values().flat_map(|planned| &planned.evidence) {
@@ -98,6 +98,12 @@ fn expect_as_read(planner: &mut Planner<'_, '_>) {
             }
         }
     }
+    absent
+}
+
+/// Expects objects that were read to be unchanged instead of absent. An endpoint may remain after its pod was deleted.
+fn expect_as_read(planner: &mut Planner<'_, '_>) {
+    let absent = expected_absent(planner);
     if absent.is_empty() {
         return;
     }
@@ -351,12 +357,8 @@ fn correct_node(planner: &mut Planner<'_, '_>, sources: &Sources<'_>, finding: &
         evidence,
         change,
     };
-    planner
-        .blocks
-        .entry(block)
-        .or_default()
-        .addresses
-        .insert(ordinal, planned);
+    let block_plan = planner.blocks.entry(block).or_default();
+    block_plan.addresses.insert(ordinal, planned);
     Ok(())
 }
 
@@ -415,9 +417,8 @@ fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondit
         });
     }
 
-    let mut preconditions = Vec::new();
-    for key in absent {
-        preconditions.push((key, Precondition::Absent));
-    }
-    preconditions
+    absent
+        .into_iter()
+        .map(|key| (key, Precondition::Absent))
+        .collect()
 }

@@ -81,22 +81,33 @@ impl MissingBlocks {
                         .push(Change::new(Verb::CreateBlock, Subject::Block(cidr), detail, &[]));
                 }
                 Err(refusal) => {
-                    for planned in addresses.into_values() {
-                        // The addresses that are held without an owner are already skipped.
-                        if planned.change.repairs.is_empty() {
-                            continue;
-                        }
-                        let detail = format!(
-                            "{}: its block {cidr} does not exist, and {}",
-                            planned.address, refusal.detail
-                        );
-                        let skipped = Skipped::new(Subject::Address(planned.address), refusal.reason, detail);
-                        planner.skipped.push(skipped.with_code(Code::UnallocatedInUse));
+                    for planned in addresses.values() {
+                        skip_in_missing_block(planner, planned, cidr, &refusal);
                     }
                 }
             }
         }
     }
+}
+
+/// Skips an address in use whose block cannot be created.
+fn skip_in_missing_block(
+    planner: &mut Planner<'_, '_>,
+    planned: &AddressPlan,
+    block: IpNet,
+    refusal: &Refusal,
+) {
+    // The addresses that are held without an owner are already skipped.
+    if planned.change.repairs.is_empty() {
+        return;
+    }
+    let address = planned.address;
+    let detail = format!(
+        "{address}: its block {block} does not exist, and {}",
+        refusal.detail
+    );
+    let skipped = Skipped::new(Subject::Address(address), refusal.reason, detail);
+    planner.skipped.push(skipped.with_code(Code::UnallocatedInUse));
 }
 
 /// Returns the block that should contain an address, and its ordinal there.

@@ -22,7 +22,7 @@ mod unplanned;
 
 use std::collections::HashSet;
 
-use calipam_check::{Code, Options, Subject, check};
+use calipam_check::{Code, Finding, Options, Subject, check};
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 
 use self::corrupt::CorruptBlocks;
@@ -83,12 +83,9 @@ fn of_repaired(basis: &Basis<'_>, request: &Request, corrupt: &CorruptBlocks) ->
     let seen: HashSet<(Code, &Subject)> = findings.map(|finding| finding.key_ref()).collect();
 
     // Findings that the recheck dropped stay dropped.
-    let mut dropped: HashSet<(Code, Subject)> = HashSet::new();
-    for finding in check(basis.snapshot, &options).findings {
-        if !seen.contains(&finding.key_ref()) {
-            dropped.insert((finding.code, finding.subject));
-        }
-    }
+    let mut unchecked = check(basis.snapshot, &options).findings;
+    unchecked.retain(|finding| !seen.contains(&finding.key_ref()));
+    let dropped: HashSet<(Code, Subject)> = unchecked.iter().map(Finding::key).collect();
     report
         .findings
         .retain(|finding| !dropped.contains(&finding.key()));

@@ -92,6 +92,11 @@ impl<'p, 's> Planner<'p, 's> {
         found && is_empty && self.request.has_block(block.key, block.content.owner())
     }
 
+    /// Returns true if the plan changes addresses of the block, or repairs the block.
+    pub(super) fn rewrites_block(&self, cidr: IpNet) -> bool {
+        self.changes_addresses(cidr) || self.corrupt.blocks.contains_key(&cidr)
+    }
+
     pub(super) fn changes_addresses(&self, cidr: IpNet) -> bool {
         self.blocks
             .get(&cidr)

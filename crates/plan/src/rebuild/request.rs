@@ -1,5 +1,7 @@
 //! The request of a rebuild, and its scope.
 
+use std::net::IpAddr;
+
 use calipam_check::index::Index;
 use calipam_check::{Evidence, Finding, Subject};
 use calipam_model::IpNet;
@@ -47,31 +49,40 @@ impl Request {
             return true;
         }
 
-        let has_owner_of = |cidr: IpNet| {
-            let owner = index.block(cidr).and_then(|block| block.owner);
-            self.scope.has_owner(owner)
-        };
         match &finding.subject {
-            Subject::Block(cidr) => self.has_network(*cidr) && has_owner_of(*cidr),
+            Subject::Block(cidr) => self.has_stored_block(*cidr, index),
             Subject::Affinity { node, cidr } => {
-                self.has_network(*cidr) && (self.scope.has_node(node) || has_owner_of(*cidr))
+                let is_of_node = self.scope.has_node(node) && self.has_network(*cidr);
+                is_of_node || self.has_stored_block(*cidr, index)
             }
-            Subject::Address(address) => {
-                let blocks = blocks_of(finding);
-                if blocks.is_empty() {
-                    return self.has_network((*address).into()) && self.has_node_of(finding);
-                }
-                blocks
-                    .into_iter()
-                    .any(|cidr| self.has_network(cidr) && has_owner_of(cidr))
-            }
-            Subject::Handle(_) => blocks_of(finding)
-                .into_iter()
-                .any(|cidr| self.has_network(cidr) && (has_owner_of(cidr) || self.has_node_of(finding))),
+            Subject::Address(address) => self.has_address(*address, finding, index),
+            Subject::Handle(_) => self.has_handle(finding, index),
             Subject::Pool(cidr) => self.scope.nodes.is_empty() && self.has_network(*cidr),
             // Other subjects belong to no network.
             _ => self.scope.networks.is_empty() && self.blocks.is_empty() && self.has_node_of(finding),
         }
+    }
+
+    /// Returns true for a block in the networks in scope if its owner is in scope.
+    fn has_stored_block(&self, cidr: IpNet, index: &Index<'_>) -> bool {
+        let owner = index.block(cidr).and_then(|block| block.owner);
+        self.has_block(cidr, owner)
+    }
+
+    fn has_address(&self, address: IpAddr, finding: &Finding, index: &Index<'_>) -> bool {
+        let blocks = blocks_of(finding);
+        // An address in no block has only the node of its user.
+        if blocks.is_empty() {
+            return self.has_network(address.into()) && self.has_node_of(finding);
+        }
+        blocks.into_iter().any(|cidr| self.has_stored_block(cidr, index))
+    }
+
+    fn has_handle(&self, finding: &Finding, index: &Index<'_>) -> bool {
+        let mut blocks = blocks_of(finding);
+        blocks.retain(|cidr| self.has_network(*cidr));
+        let is_of_node = !blocks.is_empty() && self.has_node_of(finding);
+        is_of_node || blocks.into_iter().any(|cidr| self.has_stored_block(cidr, index))
     }
 
     /// Returns true if the finding names a node in scope, or every node is in scope.

@@ -51,6 +51,30 @@ impl SlotMapping {
     }
 }
 
+/// Returns the block's list of allocations; nothing if its positions are not reliable.
+fn readable_allocations<'r>(raw: &'r RawBlock, listed_free: &BTreeSet<u32>) -> &'r [Option<i64>] {
+    let has_wrong_length = raw.allocations.len() != raw.size as usize;
+    let mut entries = (0..raw.size).zip(&raw.allocations);
+    let contradicts_free_list =
+        entries.any(|(ordinal, index)| index.is_some() == listed_free.contains(&ordinal));
+    // Such a list may have lost entries in the middle.
+    if has_wrong_length && contradicts_free_list {
+        return &[];
+    }
+    &raw.allocations
+}
+
+/// Returns the slot that an entry of the allocations describes.
+fn slot_of_entry(raw: &RawBlock, entry: Option<i64>) -> Slot {
+    let Some(index) = entry else {
+        return Slot::Free;
+    };
+    match usize::try_from(index) {
+        Ok(index) if index < raw.attributes.len() => Slot::Held(index),
+        _ => Slot::Unknown,
+    }
+}
+
 struct Sorter<'m, 'b, 's> {
     basis: &'m Basis<'b>,
     key: IpNet,
@@ -64,36 +88,19 @@ struct Sorter<'m, 'b, 's> {
 impl Sorter<'_, '_, '_> {
     /// Reads the slots from the lists in the block.
     fn read(&mut self) -> Result<()> {
-        let RawBlock {
-            size,
-            allocations,
-            free,
-            attributes,
-            ..
-        } = self.raw;
-        let listed: BTreeSet<u32> = free.iter().copied().collect();
-        let has_wrong_length = allocations.len() != *size as usize;
-        let contradicts_free_list = (0..*size)
-            .zip(allocations)
-            .any(|(ordinal, index)| index.is_some() == listed.contains(&ordinal));
-
-        // Such a list may have lost entries in the middle. In that case no position in it is reliable.
-        let is_shifted = has_wrong_length && contradicts_free_list;
-        let readable: &[Option<i64>] = if is_shifted { &[] } else { allocations };
-
-        if readable.is_empty() && listed.is_empty() && attributes.is_empty() {
+        let raw = self.raw;
+        let listed: BTreeSet<u32> = raw.free.iter().copied().collect();
+        let readable = readable_allocations(raw, &listed);
+        if readable.is_empty() && listed.is_empty() && raw.attributes.is_empty() {
             let detail =
                 "neither its allocated nor its free addresses can be read; delete it by hand, then rebuild";
             return Err(beyond(format!("{}: {detail}", self.key)));
         }
 
-        for ordinal in 0..*size {
+        for ordinal in 0..raw.size {
             let slot = match readable.get(ordinal as usize) {
-                Some(Some(index)) => match usize::try_from(*index) {
-                    Ok(index) if index < attributes.len() => Slot::Held(index),
-                    _ => Slot::Unknown,
-                },
-                Some(None) => Slot::Free,
+                Some(entry) => slot_of_entry(raw, *entry),
+                // Without an entry, only the free list tells.
                 None if listed.contains(&ordinal) => Slot::Free,
                 None => Slot::Unknown,
             };
@@ -152,26 +159,26 @@ impl Sorter<'_, '_, '_> {
 
     /// Returns true if the record names exactly the tunnel or sandbox that uses the address.
     fn is_exact(&self, record: usize, address: IpAddr) -> bool {
-        let index = &self.basis.context.index;
         let record = &self.records[record];
         let claim = Claim::of(record);
-        let handle = match record.clean_handle() {
-            Some(handle) => handle.to_string(),
-            None => String::new(),
+        let mut uses = self.basis.context.index.uses_of(address).iter();
+        uses.any(|used| match (used.owner, &claim) {
+            (Owner::Tunnel(_, tunnel), Claim::Tunnel { kind, .. }) => tunnel == *kind,
+            (owner, _) => self.names_sandbox(record, owner),
+        })
+    }
+
+    /// Returns true if a workload's handle ends with the ID of its sandbox, as Calico's do.
+    fn names_sandbox(&self, record: &AttributeRef<'_>, owner: Owner) -> bool {
+        let Some(workload) = self.basis.context.index.workload(owner) else {
+            return false;
         };
-        for used in index.uses_of(address) {
-            let is_exact = match (used.owner, &claim) {
-                (Owner::Tunnel(_, tunnel), Claim::Tunnel { kind, .. }) => tunnel == *kind,
-                // A workload's handle ends with the ID of its sandbox.
-                (owner, _) => index.workload(owner).is_some_and(|workload| {
-                    !workload.container_id.is_empty() && handle.ends_with(&workload.container_id.to_string())
-                }),
-            };
-            if is_exact {
-                return true;
-            }
-        }
-        false
+        let Some(handle) = record.clean_handle() else {
+            return false;
+        };
+        // Every handle ends with an empty ID.
+        let id = workload.container_id;
+        !id.is_empty() && handle.to_string().ends_with(&id.to_string())
     }
 
     /// Matches the ordinals that Windows reserves, which are always the same.

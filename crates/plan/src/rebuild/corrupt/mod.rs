@@ -127,20 +127,25 @@ fn beyond(detail: impl Into<String>) -> Refusal {
     Refusal::new(SkipReason::CorruptBeyondRepair, detail)
 }
 
-/// Repairs a block. Also returns the ordinals whose records are lost although they are in use.
-fn repair(basis: &Basis<'_>, broken: &IndexedBlock<'_>, content: &BlockContent) -> Result<(Block, Vec<u32>)> {
-    let key = broken.key;
+/// Refuses a block of a size that Calico never makes.
+fn require_allowed_size(key: IpNet) -> Result<()> {
     let allowed = if is_v4(key) {
         BLOCK_PREFIXES_V4
     } else {
         BLOCK_PREFIXES_V6
     };
-    if !allowed.contains(&key.prefix_len()) {
-        return Err(beyond(format!(
-            "{key} has a size that Calico does not allow; delete it by hand"
-        )));
+    if allowed.contains(&key.prefix_len()) {
+        return Ok(());
     }
+    Err(beyond(format!(
+        "{key} has a size that Calico does not allow; delete it by hand"
+    )))
+}
 
+/// Repairs a block. Also returns the ordinals whose records are lost although they are in use.
+fn repair(basis: &Basis<'_>, broken: &IndexedBlock<'_>, content: &BlockContent) -> Result<(Block, Vec<u32>)> {
+    let key = broken.key;
+    require_allowed_size(key)?;
     let mut raw = RawBlock::new(key, content)?;
     let scratch = raw.records()?;
     let records: Vec<AttributeRef<'_>> = scratch.attributes().take(raw.attributes.len()).collect();

@@ -58,17 +58,7 @@ impl RawBlock {
 
         let allocations = list("allocations").iter().map(Value::as_i64).collect();
         let attributes = list("attributes");
-        let mut free = Vec::new();
-
-        for listed in list("unallocated").iter().filter_map(Value::as_u64) {
-            if let Ok(ordinal) = u32::try_from(listed)
-                && ordinal < size
-                && !free.contains(&ordinal)
-            {
-                free.push(ordinal);
-            }
-        }
-
+        let free = ordinals_in_block(&list("unallocated"), size);
         Ok(Self {
             key,
             fields,
@@ -107,6 +97,15 @@ impl RawBlock {
         }
     }
 
+    /// Returns the free ordinals: first those in the block's list, in its order, then those that it lacks.
+    fn free_ordinals(&self, slots: &[Slot]) -> Vec<u32> {
+        let is_free = |ordinal: &u32| slots[*ordinal as usize] == Slot::Free;
+        let mut ordinals: Vec<u32> = self.free.iter().copied().filter(is_free).collect();
+        let missing = (0..self.size).filter(|ordinal| !self.free.contains(ordinal));
+        ordinals.extend(missing.filter(is_free));
+        ordinals
+    }
+
     /// Replaces the lists with those that the slots make, and `cidr` with the key. Other fields stay unchanged.
     pub(super) fn write(&mut self, slots: &[Slot], now: Timestamp) {
         // Records that no ordinal refers to are left out, so the others move forward.
@@ -136,12 +135,8 @@ impl RawBlock {
             });
         }
 
-        // Free ordinals keep their order, and those that were missing follow.
-        let is_free = |ordinal: &u32| slots[*ordinal as usize] == Slot::Free;
-        let mut unallocated: Vec<u32> = self.free.iter().copied().filter(is_free).collect();
-        let missing = (0..self.size).filter(|ordinal| !self.free.contains(ordinal));
-        unallocated.extend(missing.filter(is_free));
-
+        let unallocated = self.free_ordinals(slots);
+        // Go would also read a field whose name is in another case.
         take(&mut self.fields, "cidr");
         let lists = [
             ("cidr", json!(self.key)),
@@ -153,6 +148,20 @@ impl RawBlock {
             self.fields.insert(name.to_owned(), value);
         }
     }
+}
+
+/// Returns the ordinals in a list that are in a block of this size, each of them once.
+fn ordinals_in_block(list: &[Value], size: u32) -> Vec<u32> {
+    let mut ordinals = Vec::new();
+    for listed in list.iter().filter_map(Value::as_u64) {
+        if let Ok(ordinal) = u32::try_from(listed)
+            && ordinal < size
+            && !ordinals.contains(&ordinal)
+        {
+            ordinals.push(ordinal);
+        }
+    }
+    ordinals
 }
 
 /// Removes the fields whose names equal `name` apart from case, since Go's decoder accepts all of them. Returns the

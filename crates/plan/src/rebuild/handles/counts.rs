@@ -121,6 +121,19 @@ fn skip_all(planner: &mut Planner<'_, '_>, found: &[(Code, Subject)], refusal: &
     }
 }
 
+/// Returns true if a handle counts more addresses in a block than the block records.
+fn counts_more(
+    planner: &Planner<'_, '_>,
+    object: &Versioned<Handle>,
+    recorded: &BTreeMap<IpNet, i64>,
+) -> bool {
+    object.value.blocks().any(|(block, count)| {
+        // No CNI ADD writes to a corrupt block, and an earlier read could not see the counts of its handles.
+        let is_corrupt = planner.corrupt.blocks.contains_key(&block);
+        !is_corrupt && count > recorded.get(&block).copied().unwrap_or_default()
+    })
+}
+
 /// Refuses to delete a handle or to lower its counts too early, unless the plan changes addresses of the handle.
 fn too_early(
     planner: &Planner<'_, '_>,
@@ -133,26 +146,19 @@ fn too_early(
         return None;
     }
 
-    let counts_more = |object: &Versioned<Handle>| {
-        object.value.blocks().any(|(block, count)| {
-            // No CNI ADD writes to a corrupt block, and an earlier read could not see the counts of its handles.
-            count > recorded.get(&block).copied().unwrap_or_default()
-                && !planner.corrupt.blocks.contains_key(&block)
-        })
-    };
     for (code, subject) in found {
         let Some(finding) = planner.basis.finding(*code, subject) else {
             continue;
         };
         let refusal = match code {
             Code::OrphanHandle => too_early_orphan(planner.basis, finding),
-            Code::HandleCount => objects.iter().find_map(|object| {
-                if !counts_more(object) {
-                    return None;
-                }
-                let key = Key::Handle(object.value.id().to_string());
-                too_early_unsettled(planner.basis, &key, &object.revision, &finding.message())
-            }),
+            Code::HandleCount => objects
+                .iter()
+                .filter(|object| counts_more(planner, object, recorded))
+                .find_map(|object| {
+                    let key = Key::Handle(object.value.id().to_string());
+                    too_early_unsettled(planner.basis, &key, &object.revision, &finding.message())
+                }),
             _ => None,
         };
         if refusal.is_some() {

@@ -87,12 +87,18 @@ impl HandlePlan<'_, '_> {
         }
 
         // The change is reported with the first write that makes it.
-        let mut change = self.change(&desired, only_strays);
-        if !edits.is_empty() {
-            let action = Action::new(format!("handle {}", self.id), edits, vec![change]);
-            planner.before_blocks.push(action.requiring(evidence));
+        let change = self.change(&desired, only_strays);
+        if edits.is_empty() {
+            self.report_with_block(change, first_counted, countings);
             return;
         }
+        let action = Action::new(format!("handle {}", self.id), edits, vec![change]);
+        planner.before_blocks.push(action.requiring(evidence));
+    }
+
+    /// Reports a change that repairs a finding with the first block that counts addresses of the handle, or that moves
+    /// some.
+    fn report_with_block(&self, mut change: Change, first_counted: Option<IpNet>, countings: &mut Countings) {
         if change.repairs.is_empty() {
             return;
         }
@@ -222,10 +228,7 @@ impl HandlePlan<'_, '_> {
                 (vec![self.edit(HandleEdit::Counts(revision, counts))], evidence)
             }
             Decision::Create(handle) => {
-                let mut evidence = Vec::new();
-                for (block, _) in handle.blocks().take(MOST_NAMED) {
-                    evidence.push(self.records(block, 1..=usize::MAX));
-                }
+                let evidence = self.some_recorded(&handle);
                 let key = Key::Handle(self.id.to_owned());
                 let handle = Box::new(Object::Handle(handle));
                 (vec![Edit::Create(key, handle)], evidence)
@@ -245,6 +248,14 @@ impl HandlePlan<'_, '_> {
             Key::Block(block),
             Precondition::Records(self.id.to_owned(), count),
         )
+    }
+
+    /// Requires that the blocks of a new object record at least one address under the handle.
+    fn some_recorded(&self, handle: &Handle) -> Vec<(Key, Precondition)> {
+        let blocks = handle.blocks().take(MOST_NAMED);
+        blocks
+            .map(|(block, _)| self.records(block, 1..=usize::MAX))
+            .collect()
     }
 
     /// Requires that the blocks of the handle's object record nothing under the handle.
