@@ -236,6 +236,22 @@ struct ReadSpan {
     recorded: Vec<Span>,
 }
 
+impl ReadSpan {
+    /// Adds the period of a recording, or extends the last period if the recording continues it.
+    fn add_recording(&mut self, reached: &Reached) {
+        if reached.continues
+            && let Some(last) = self.recorded.last_mut()
+        {
+            last.until = reached.until;
+            return;
+        }
+        self.recorded.push(Span {
+            from: reached.from,
+            until: reached.until,
+        });
+    }
+}
+
 /// Passes the states of the objects that `is_wanted` accepts to `take`: one for each export and each recorded change.
 /// With two recorders, the states of the later recorder begin where those of the earlier one end. Warns the operator, if
 /// there is one, of damaged recordings.
@@ -256,15 +272,8 @@ fn read_states(
             note_damage(export, &reached, operator);
         }
 
-        if !reached.is_recorded {
-            continue;
-        }
-        match span.recorded.last_mut() {
-            Some(last) if reached.continues => last.until = reached.until,
-            _ => span.recorded.push(Span {
-                from: reached.from,
-                until: reached.until,
-            }),
+        if reached.is_recorded {
+            span.add_recording(&reached);
         }
     }
     Ok(span)

@@ -212,6 +212,7 @@ pub(crate) fn journaled_writes(
             return Vec::new();
         }
     };
+    // Without a GUID, no journal can be assigned to the cluster.
     if guid.is_empty() {
         return Vec::new();
     }
@@ -219,10 +220,7 @@ pub(crate) fn journaled_writes(
     let mut writes = Vec::new();
     for journal in &journals {
         let header = &journal.header;
-        let is_of_datastore = match datastore {
-            Some(datastore) => header.datastore == datastore,
-            None => true,
-        };
+        let is_of_datastore = datastore.is_none_or(|datastore| header.datastore == datastore);
         if header.cluster != guid || !is_of_datastore {
             continue;
         }

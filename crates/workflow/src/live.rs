@@ -175,22 +175,22 @@ impl Live {
 
     /// The time until [`Self::confirm`] can report another finding; `None` if only a step can.
     pub fn until_confirmable(&self) -> Option<Duration> {
-        let mut earliest: Option<Timestamp> = None;
-        for finding in &self.last_check.waiting {
-            let Some(due) = self.ages.due_at(&finding.key()) else {
-                continue;
-            };
-            let was_read_again = self.read_again.is_some_and(|until| due <= until);
-            if !finding.depends_on.is_empty() && !was_read_again {
-                earliest = Some(match earliest {
-                    Some(other) => other.min(due),
-                    None => due,
-                });
-            }
-        }
-
-        let wait = earliest?.duration_since(self.followed.now());
+        let waiting = self.last_check.waiting.iter();
+        let earliest = waiting.filter_map(|finding| self.confirmable_at(finding)).min()?;
+        let wait = earliest.duration_since(self.followed.now());
+        // A time that has passed is not waited for.
         Some(Duration::try_from(wait).unwrap_or_default())
+    }
+
+    /// The time at which [`Self::confirm`] can report a waiting finding; `None` if its objects need not be read again,
+    /// or were.
+    fn confirmable_at(&self, finding: &Finding) -> Option<Timestamp> {
+        let due = self.ages.due_at(&finding.key())?;
+        let was_read_again = self.read_again.is_some_and(|until| due <= until);
+        if finding.depends_on.is_empty() || was_read_again {
+            return None;
+        }
+        Some(due)
     }
 
     /// Reports findings that are due without another check, if their objects are read again and have not changed since
@@ -315,10 +315,9 @@ impl Live {
 
         // After KubeVirt was removed, pods of virtual machines can remain, although there is no resource for virtual
         // machines.
-        let was_read_recently = match self.read_for_machines {
-            Some(read_at) => read_at.elapsed() < WHOLE_READ_AFTER,
-            None => false,
-        };
+        let was_read_recently = self
+            .read_for_machines
+            .is_some_and(|read_at| read_at.elapsed() < WHOLE_READ_AFTER);
         if was_read_recently || snapshot.has_read(Source::Machines) {
             return;
         }

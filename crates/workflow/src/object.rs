@@ -80,18 +80,7 @@ impl Object {
                 Ok(Self::Handle(whole_id(&begin, ids)?))
             }
             Self::Text(text) if is_pattern(&text) => Ok(Self::Node(text)),
-            Self::Text(text) => {
-                let pools = snapshot.pools.iter().map(|pool| pool.value.name.clone());
-                let known_names = KnownNames {
-                    nodes: known_nodes(&[snapshot]),
-                    pools: pools.collect(),
-                    handles: handle_ids(snapshot, &text),
-                };
-                match known_names.find(&text)? {
-                    Some(object) => object.find(snapshot),
-                    None => Err(known_names.unknown(&text, snapshot)),
-                }
-            }
+            Self::Text(text) => named_object(&text, snapshot),
             Self::Network(cidr) => match snapshot.pools.iter().find(|pool| pool.value.cidr == cidr) {
                 Some(pool) => Ok(Self::Pool(pool.value.name.clone())),
                 None => Ok(Self::Network(cidr)),
@@ -140,6 +129,20 @@ pub(crate) struct KnownNames {
     pub pools: BTreeSet<String>,
     /// The handle IDs that begin with the name that is looked up.
     pub handles: BTreeSet<String>,
+}
+
+/// Finds the object that has the name, or the handle whose ID begins with it.
+fn named_object(name: &str, snapshot: &Snapshot) -> Result<Object> {
+    let pools = snapshot.pools.iter().map(|pool| pool.value.name.clone());
+    let known_names = KnownNames {
+        nodes: known_nodes(&[snapshot]),
+        pools: pools.collect(),
+        handles: handle_ids(snapshot, name),
+    };
+    match known_names.find(name)? {
+        Some(object) => object.find(snapshot),
+        None => Err(known_names.unknown(name, snapshot)),
+    }
 }
 
 impl KnownNames {

@@ -143,6 +143,15 @@ fn refuse_link(directory: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Writes the old and the new content of a block.
+fn write_block_file(directory: &Path, file: &BlockFile) -> Result<()> {
+    let path = directory.join(&file.name);
+    let content = BTreeMap::from([("before", &file.before), ("after", &file.after)]);
+    let mut text = serde_json::to_vec_pretty(&content).unwrap_or_default();
+    text.push(b'\n');
+    write_new(&path, &text).map_err(Failure::io_at("write", &path))
+}
+
 /// Writes a file with the old and the new content for each block that the plan changes. Returns the number of files.
 /// With `by_host`, also writes a file for each host with the new content of its blocks.
 fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize> {
@@ -156,13 +165,8 @@ fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool
     let files: Vec<BlockFile> = files.iter().filter(is_changed).cloned().collect();
 
     for file in &files {
-        let path = directory.join(&file.name);
-        let content = BTreeMap::from([("before", &file.before), ("after", &file.after)]);
-        let mut text = serde_json::to_vec_pretty(&content).unwrap_or_default();
-        text.push(b'\n');
-        write_new(&path, &text).map_err(Failure::io_at("write", &path))?;
+        write_block_file(directory, file)?;
     }
-
     let hosts = if by_host {
         rebuild::host_files(&files)
     } else {

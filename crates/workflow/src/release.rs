@@ -102,20 +102,11 @@ fn deleted_nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<Strin
             nodes: vec![name.clone()],
             ..Names::default()
         };
-        let mut live = Vec::new();
-        let mut deleted = Vec::new();
-        for node in pattern.scope(&[snapshot])?.nodes {
-            if context.index.node_exists(&node) {
-                live.push(node);
-            } else {
-                deleted.push(node);
-            }
-        }
-        if deleted.is_empty() {
-            nodes.extend(live);
-        } else {
-            nodes.extend(deleted);
-        }
+        let matching = pattern.scope(&[snapshot])?.nodes.into_iter();
+        let (live, deleted): (Vec<String>, Vec<String>) =
+            matching.partition(|node| context.index.node_exists(node));
+        // Live nodes are refused later, with their names.
+        nodes.extend(if deleted.is_empty() { live } else { deleted });
     }
     Ok(nodes)
 }

@@ -51,25 +51,26 @@ impl Names {
         }
     }
 
+    /// Returns the nodes of each name, and an error for each name that is not found.
+    fn found_nodes(&self, states: &[&Snapshot]) -> Result<Found<Vec<Vec<String>>>> {
+        // A node that exists is found without a search of all records.
+        let known = LazyCell::new(|| known_nodes(states));
+        Found::of(self.nodes.iter().map(|name| {
+            if has_node(states, name) {
+                Ok(vec![name.clone()])
+            } else {
+                find_nodes(name, &known)
+            }
+        }))
+    }
+
     /// Returns the scope of the names that are found, and an error for each name that is not.
     ///
     /// # Errors
     /// The same as for [`Self::scope`], except that unknown nodes or pools are an error only if none of the named ones
     /// is found.
     pub fn found(&self, states: &[&Snapshot]) -> Result<Found<Scope>> {
-        let known = LazyCell::new(|| known_nodes(states));
-        // A node that exists is found without a search of all records.
-        let exists = |name: &str| {
-            let mut nodes = states.iter().flat_map(|snapshot| &snapshot.nodes);
-            nodes.any(|node| node.value.name == name)
-        };
-        let named_nodes = Found::of(self.nodes.iter().map(|name| {
-            if exists(name) {
-                Ok(vec![name.clone()])
-            } else {
-                find_nodes(name, &known)
-            }
-        }))?;
+        let named_nodes = self.found_nodes(states)?;
         let mut not_found = named_nodes.not_found;
         let mut nodes: BTreeSet<String> = named_nodes.found.into_iter().flatten().collect();
         if let Some(selector) = &self.selector {
@@ -124,6 +125,11 @@ impl<T> Found<Vec<T>> {
         }
         Ok(Self { found, not_found })
     }
+}
+
+fn has_node(states: &[&Snapshot], name: &str) -> bool {
+    let mut nodes = states.iter().flat_map(|snapshot| &snapshot.nodes);
+    nodes.any(|node| node.value.name == name)
 }
 
 /// Returns the nodes with this name, or whose names match this pattern (`*`: any characters, `?`: one).

@@ -83,27 +83,34 @@ pub async fn split(access: Access<'_>, request: &SplitRequest) -> Result<Repaire
     run.write(plan, passed).await
 }
 
+impl PoolName {
+    fn is_of(&self, pool: &Pool) -> bool {
+        match self {
+            Self::Name(name) => pool.name == *name,
+            // The operator may give any address of the network with its length.
+            Self::Cidr(cidr) => pool.cidr == cidr.trunc(),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Name(name) => name.clone(),
+            Self::Cidr(cidr) => cidr.to_string(),
+        }
+    }
+}
+
 /// Finds the pool that is to be split, by its name or its CIDR.
 fn find_pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool> {
     let mut matching = Vec::new();
     for Versioned { value: pool, .. } in &snapshot.pools {
-        let is_match = match name {
-            PoolName::Name(name) => pool.name == *name,
-            PoolName::Cidr(cidr) => pool.cidr == cidr.trunc(),
-        };
-        if is_match {
+        if name.is_of(pool) {
             matching.push(pool);
         }
     }
 
     match matching[..] {
-        [] => {
-            let name = match name {
-                PoolName::Name(name) => name.clone(),
-                PoolName::Cidr(cidr) => cidr.to_string(),
-            };
-            Err(unknown_pool(&[snapshot], &name))
-        }
+        [] => Err(unknown_pool(&[snapshot], &name.text())),
         [pool] => Ok(pool),
         [first, second, ..] => {
             let message = format!("the pools {} and {} have the same CIDR", first.name, second.name);

@@ -168,13 +168,12 @@ fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
     if skipped.any(is_pool) {
         return true;
     }
-    match run {
-        Some(run) if !run.execution.is_complete() => {
-            let mut objects = plan.steps().iter().flat_map(|step| &step.objects);
-            objects.any(|object| is_pool(&object.key))
-        }
-        _ => false,
+    if run.is_none_or(|run| run.execution.is_complete()) {
+        return false;
     }
+    // A run that stopped half-way may have left any of its steps.
+    let mut objects = plan.steps().iter().flat_map(|step| &step.objects);
+    objects.any(|object| is_pool(&object.key))
 }
 
 /// Warns that the datastore stays locked, because no pod may start while pools overlap.

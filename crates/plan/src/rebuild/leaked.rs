@@ -137,7 +137,6 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Re
         return None;
     }
 
-    // The scripts for Calico 2.x report on which side of the block the tunnel is.
     let reason = if tunnel < block.network() {
         SkipReason::TunnelAddressTooLow
     } else {

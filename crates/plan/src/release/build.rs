@@ -46,24 +46,29 @@ impl<'s> Selection<'_, 's> {
                 continue;
             }
             for (edit, evidence) in self.handles.corrections(&id) {
-                let subject = Subject::Handle(id.clone());
-                let finding = self.basis.finding(Code::HandleCount, &subject);
-                let detail = match finding {
-                    Some(finding) => finding.message(),
-                    None => "its counts differ from what the blocks record".to_owned(),
-                };
-                let code = finding.map(|finding| finding.code);
-                let change = Change::new(Verb::SetHandleCounts, subject, detail, code.as_slice());
-                let action = Action::new(format!("handle-count {id}"), vec![edit], vec![change]);
-                actions.push(action.requiring(evidence));
+                actions.push(self.correction(&id, edit).requiring(evidence));
             }
         }
+    }
+
+    /// Returns the step that corrects the counts of a handle.
+    fn correction(&self, id: &str, edit: Edit) -> Action {
+        let subject = Subject::Handle(id.to_owned());
+        let finding = self.basis.finding(Code::HandleCount, &subject);
+        let detail = match finding {
+            Some(finding) => finding.message(),
+            None => "its counts differ from what the blocks record".to_owned(),
+        };
+        let code = finding.map(|finding| finding.code);
+        let change = Change::new(Verb::SetHandleCounts, subject, detail, code.as_slice());
+        Action::new(format!("handle-count {id}"), vec![edit], vec![change])
     }
 
     /// Adds a step for each block. The step covers the block's addresses and their handles, and the owner or affinities
     /// that the block loses.
     fn release_blocks(&mut self, actions: &mut Vec<Action>) {
-        let (mut owned, mut affinities) = self.held_by_deleted_nodes();
+        let mut owned = self.blocks_of_deleted_nodes();
+        let mut affinities = self.affinities_of_deleted_nodes();
         let findings = self.chosen.values().filter_map(|chosen| chosen.finding);
         let preconditions = Preconditions::new(self.basis.snapshot, findings);
         let mut chosen_by_block: BTreeMap<IpNet, Vec<&Chosen<'s>>> = BTreeMap::new();
@@ -185,9 +190,9 @@ impl<'s> Selection<'_, 's> {
         }
     }
 
-    /// Returns the blocks that deleted nodes still hold, each with its owner's name, and the affinities, by block.
-    /// Corrupt blocks are skipped in the plan.
-    fn held_by_deleted_nodes(&mut self) -> (BTreeMap<IpNet, String>, AffinitiesByBlock<'s>) {
+    /// Returns the blocks that deleted nodes still own, each with its owner's name. Corrupt blocks are skipped in the
+    /// plan.
+    fn blocks_of_deleted_nodes(&mut self) -> BTreeMap<IpNet, String> {
         let index = &self.basis.context.index;
         let mut owned = BTreeMap::new();
         for block in &index.blocks {
@@ -207,6 +212,12 @@ impl<'s> Selection<'_, 's> {
             }
         }
 
+        owned
+    }
+
+    /// Returns the affinities that deleted nodes still hold, by block.
+    fn affinities_of_deleted_nodes(&self) -> AffinitiesByBlock<'s> {
+        let index = &self.basis.context.index;
         let mut affinities = AffinitiesByBlock::new();
         for affinity in &self.basis.snapshot.affinities {
             let key = &affinity.value.key;
@@ -216,6 +227,6 @@ impl<'s> Selection<'_, 's> {
                 affinities.entry(key.cidr).or_default().push(affinity);
             }
         }
-        (owned, affinities)
+        affinities
     }
 }

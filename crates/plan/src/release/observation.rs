@@ -70,32 +70,46 @@ impl Observations {
 
     /// Notes the records and revisions in a finding, if another read is needed before its objects may be changed.
     fn note(&mut self, finding: &Finding) {
-        match (&finding.subject, &finding.evidence) {
-            (Subject::Address(address), Evidence::Address(evidence))
-                if finding.code == Code::LeakedAddress =>
-            {
-                let records = evidence.records.iter().map(|record| Observation {
-                    record: record.record.clone(),
-                    has_owner: true,
-                    sequence: Some(record.sequence_number),
-                });
-                self.addresses.entry(*address).or_default().extend(records);
-            }
-            (Subject::Handle(id), Evidence::Handle(evidence)) => {
-                let revision = evidence.revision.clone().unwrap_or_default();
-                if finding.code == Code::OrphanHandle {
-                    self.handles.insert(id.clone(), revision);
-                } else if finding.code == Code::HandleCount {
-                    self.unsettled.insert(Key::Handle(id.clone()), revision);
-                }
-            }
-            (_, Evidence::Affinity(evidence)) if finding.code == Code::UnsettledAffinity => {
-                let mut keys = finding.depends_on.iter();
-                if let Some(key) = keys.find(|key| matches!(key, Key::Affinity(_))) {
-                    self.unsettled.insert(key.clone(), evidence.revision.clone());
-                }
-            }
+        match finding.code {
+            Code::LeakedAddress => self.note_address(finding),
+            Code::OrphanHandle | Code::HandleCount => self.note_handle(finding),
+            Code::UnsettledAffinity => self.note_affinity(finding),
             _ => {}
+        }
+    }
+
+    fn note_address(&mut self, finding: &Finding) {
+        let (Subject::Address(address), Evidence::Address(evidence)) = (&finding.subject, &finding.evidence)
+        else {
+            return;
+        };
+        let records = evidence.records.iter().map(|record| Observation {
+            record: record.record.clone(),
+            has_owner: true,
+            sequence: Some(record.sequence_number),
+        });
+        self.addresses.entry(*address).or_default().extend(records);
+    }
+
+    fn note_handle(&mut self, finding: &Finding) {
+        let (Subject::Handle(id), Evidence::Handle(evidence)) = (&finding.subject, &finding.evidence) else {
+            return;
+        };
+        let revision = evidence.revision.clone().unwrap_or_default();
+        if finding.code == Code::OrphanHandle {
+            self.handles.insert(id.clone(), revision);
+        } else {
+            self.unsettled.insert(Key::Handle(id.clone()), revision);
+        }
+    }
+
+    fn note_affinity(&mut self, finding: &Finding) {
+        let Evidence::Affinity(evidence) = &finding.evidence else {
+            return;
+        };
+        let mut keys = finding.depends_on.iter();
+        if let Some(key) = keys.find(|key| matches!(key, Key::Affinity(_))) {
+            self.unsettled.insert(key.clone(), evidence.revision.clone());
         }
     }
 

@@ -124,6 +124,16 @@ impl Touched {
         }
     }
 
+    /// Returns the labels with which Calico writes an object: only affinities have any, if they need them.
+    fn labels_of(&self, key: &Key) -> BTreeMap<String, String> {
+        match key {
+            Key::Affinity(key) if self.has_labels => {
+                key.labels().map(|(name, value)| (name.to_owned(), value)).into()
+            }
+            _ => BTreeMap::new(),
+        }
+    }
+
     /// Applies the steps, up to the first one that cannot be applied.
     pub(crate) fn apply(
         &mut self,
@@ -150,13 +160,7 @@ impl Touched {
                     self.objects.remove(&key);
                     continue;
                 };
-                let labels = match &key {
-                    Key::Affinity(key) if self.has_labels => {
-                        key.labels().map(|(name, value)| (name.to_owned(), value)).into()
-                    }
-                    _ => BTreeMap::new(),
-                };
-                let revision = written(datastore, labels);
+                let revision = written(datastore, self.labels_of(&key));
                 self.objects.insert(key, Versioned { value, revision });
             }
         }

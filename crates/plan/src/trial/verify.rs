@@ -67,16 +67,7 @@ impl FindingSet {
     /// addresses, nor those that appear only because the plan records an address in use. An affinity whose block was
     /// never its node's is no worse off when that block is deleted.
     pub fn verify(&self, plan: &Plan, after: &Report) -> Result<(), TrialRefusal> {
-        let later = Self::from(after);
-        let mut remaining: Vec<FindingKey> = Vec::new();
-        for repair in plan.changes().flat_map(|change| &change.repairs) {
-            if later.0.contains(repair) {
-                remaining.push(repair.clone());
-            }
-        }
-        remaining.sort();
-        remaining.dedup();
-
+        let remaining = Self::from(after).claimed_by(plan);
         let revealed = self.revealed(plan);
         let forced: HashSet<IpAddr> = plan.forced.iter().copied().collect();
         let recorded = Recorded::new(plan);
@@ -104,6 +95,18 @@ impl FindingSet {
             && self
                 .0
                 .contains(&(Code::AffinityBlockMismatch, finding.subject.clone()))
+    }
+
+    /// Returns those of these findings that the plan claims to repair.
+    fn claimed_by(&self, plan: &Plan) -> Vec<FindingKey> {
+        let repairs = plan.changes().flat_map(|change| &change.repairs);
+        let mut claimed: Vec<FindingKey> = repairs
+            .filter(|repair| self.0.contains(*repair))
+            .cloned()
+            .collect();
+        claimed.sort();
+        claimed.dedup();
+        claimed
     }
 
     /// Returns the findings that corrupt blocks hid, if the plan repairs one of these blocks.

@@ -86,22 +86,34 @@ impl Estimate {
     }
 }
 
-/// Builds the scenario: the cluster with the old pool disabled and the new one enabled.
-fn scenario(snapshot: &Snapshot, migration: &Migration, pods: &[&WorkloadPod]) -> Scenario {
-    let mut start = Start::from_snapshot(snapshot);
+/// Adds or enables the new pool, and disables the old one.
+fn switch_pools(pools: &mut Vec<Pool>, migration: &Migration) {
     if let Some(new) = &migration.new {
-        start.pools.retain(|pool| pool.name != new.name);
-        start.pools.push(Pool {
+        pools.retain(|pool| pool.name != new.name);
+        pools.push(Pool {
             disabled: false,
             ..new.clone()
         });
     }
-    for pool in &mut start.pools {
+    for pool in pools {
         if pool.name == migration.old.name {
             pool.disabled = true;
         }
     }
+}
 
+fn most_pods_on_a_node(pods: &[StartPod]) -> u32 {
+    let mut pods_on_node: HashMap<&str, u32> = HashMap::new();
+    for pod in pods {
+        *pods_on_node.entry(&pod.node).or_default() += 1;
+    }
+    pods_on_node.into_values().max().unwrap_or_default()
+}
+
+/// Builds the scenario: the cluster with the old pool disabled and the new one enabled.
+fn scenario(snapshot: &Snapshot, migration: &Migration, pods: &[&WorkloadPod]) -> Scenario {
+    let mut start = Start::from_snapshot(snapshot);
+    switch_pools(&mut start.pools, migration);
     // Pods whose addresses no block records take part, too.
     let recorded: BTreeSet<IpAddr> = start.pods.iter().flat_map(|pod| pod.addresses.clone()).collect();
     for pod in pods {
@@ -114,17 +126,13 @@ fn scenario(snapshot: &Snapshot, migration: &Migration, pods: &[&WorkloadPod]) -
             addresses: pod.addresses.clone(),
         });
     }
-    let mut pods_on_node: HashMap<&str, u32> = HashMap::new();
-    for pod in &start.pods {
-        *pods_on_node.entry(&pod.node).or_default() += 1;
-    }
-    let largest_node = pods_on_node.into_values().max().unwrap_or_default();
 
     let default = Scenario::default();
+    let most_pods = most_pods_on_a_node(&start.pods);
     Scenario {
         datastore: snapshot.datastore,
         pods_per_node: 0,
-        max_pods_per_node: default.max_pods_per_node.max(largest_node),
+        max_pods_per_node: default.max_pods_per_node.max(most_pods),
         start: Some(Arc::new(start)),
         ..default
     }

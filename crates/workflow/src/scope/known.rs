@@ -65,9 +65,8 @@ pub(super) fn require_known_namespace(states: &[&Snapshot], name: &str) -> Resul
     Err(Failure::refused(message).hint(hint))
 }
 
-/// Returns the pod that was probably meant, as `namespace/name`: one of this name in another namespace, or else one with
-/// a similar name. `None` if the named pod exists or no name is similar.
-pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
+/// The pods that exist, and those that an endpoint or a record names, as `namespace/name`.
+fn known_pods(snapshot: &Snapshot) -> BTreeSet<String> {
     let mut known: BTreeSet<String> = BTreeSet::new();
     for record in attributes(snapshot) {
         let owner = record.owner();
@@ -81,7 +80,13 @@ pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<S
     for pod in snapshot.pods.iter().map(|stored| &stored.value) {
         known.insert(format!("{}/{}", pod.namespace(), pod.name()));
     }
+    known
+}
 
+/// Returns the pod that was probably meant, as `namespace/name`: one of this name in another namespace, or else one with
+/// a similar name. `None` if the named pod exists or no name is similar.
+pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
+    let known = known_pods(snapshot);
     let wanted = format!("{namespace}/{name}");
     if known.contains(&wanted) {
         return None;
@@ -122,49 +127,53 @@ pub(crate) fn is_known_network(states: &[&Snapshot], cidr: IpNet) -> bool {
         return true;
     }
     for snapshot in states {
-        if snapshot.pools.iter().any(|pool| overlap(pool.value.cidr, cidr)) {
-            return true;
-        }
-        let is_in_network = |address: IpAddr| cidr.contains(&address);
-        let mut endpoints = snapshot.endpoints.iter();
-        if endpoints.any(|endpoint| endpoint.value.addresses().any(is_in_network)) {
-            return true;
-        }
-        let mut pods = snapshot.pods.iter();
-        if pods.any(|pod| pod.value.addresses().any(is_in_network)) {
-            return true;
-        }
-        let mut tunnels = snapshot.nodes.iter().flat_map(|node| &node.value.tunnels);
-        if tunnels.any(|(_, address)| is_in_network(*address)) {
+        let mut pools = snapshot.pools.iter();
+        if pools.any(|pool| overlap(pool.value.cidr, cidr)) || is_used(snapshot, cidr) {
             return true;
         }
     }
     false
 }
 
+/// True if an endpoint, a pod or a tunnel has an address in the network.
+fn is_used(snapshot: &Snapshot, cidr: IpNet) -> bool {
+    let is_in_network = |address: IpAddr| cidr.contains(&address);
+    let mut endpoints = snapshot.endpoints.iter();
+    if endpoints.any(|endpoint| endpoint.value.addresses().any(is_in_network)) {
+        return true;
+    }
+    let mut pods = snapshot.pods.iter();
+    if pods.any(|pod| pod.value.addresses().any(is_in_network)) {
+        return true;
+    }
+    let mut tunnels = snapshot.nodes.iter().flat_map(|node| &node.value.tunnels);
+    tunnels.any(|(_, address)| is_in_network(*address))
+}
+
 /// True if a block shares an address with the network. Blocks that cannot be decoded or are only referenced count as
 /// well.
 pub(crate) fn is_known_block(states: &[&Snapshot], cidr: IpNet) -> bool {
-    for snapshot in states {
-        let is_in_network = |block: IpNet| overlap(block, cidr);
-        let mut blocks = snapshot.blocks.iter();
-        if blocks.any(|block| is_in_network(block.value.key)) {
+    states.iter().any(|snapshot| has_block(snapshot, cidr))
+}
+
+fn has_block(snapshot: &Snapshot, cidr: IpNet) -> bool {
+    let mut blocks = snapshot.blocks.iter();
+    if blocks.any(|block| overlap(block.value.key, cidr)) {
+        return true;
+    }
+    let mut affinities = snapshot.affinities.iter();
+    if affinities.any(|affinity| overlap(affinity.value.key.cidr, cidr)) {
+        return true;
+    }
+    let mut referenced = snapshot.handles.iter().flat_map(|handle| handle.value.blocks());
+    if referenced.any(|(block, _)| overlap(block, cidr)) {
+        return true;
+    }
+    for defect in &snapshot.defects {
+        if let Some(Key::Block(block)) = defect.key
+            && overlap(block, cidr)
+        {
             return true;
-        }
-        let mut affinities = snapshot.affinities.iter();
-        if affinities.any(|affinity| is_in_network(affinity.value.key.cidr)) {
-            return true;
-        }
-        let mut referenced = snapshot.handles.iter().flat_map(|handle| handle.value.blocks());
-        if referenced.any(|(block, _)| is_in_network(block)) {
-            return true;
-        }
-        for defect in &snapshot.defects {
-            if let Some(Key::Block(block)) = defect.key
-                && is_in_network(block)
-            {
-                return true;
-            }
         }
     }
     false

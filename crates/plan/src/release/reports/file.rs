@@ -81,28 +81,30 @@ fn add_finding(seen: &mut Observations, finding: &Value) -> Result<(), NoReport>
     } else if let Some(address) = parse_address(&subject.name) {
         let observations = seen.addresses.entry(address).or_default();
         for recorded in unused.records {
-            let sequence = match recorded.sequence_number {
-                Some(digits) => Some(
-                    digits
-                        .parse()
-                        .map_err(|error: ParseIntError| undecodable(&error))?,
-                ),
-                None => None,
-            };
-            let has_owner = recorded.attributes.is_some();
-            let record = Attribute {
-                handle: recorded.handle,
-                owner: recorded.attributes,
-                ..Attribute::default()
-            };
-            observations.push(Observation {
-                record: record.into(),
-                has_owner,
-                sequence,
-            });
+            observations.push(observation_of(recorded)?);
         }
     }
     Ok(())
+}
+
+/// Returns the observation of a record; an error if its sequence number is not a number.
+fn observation_of(recorded: Recorded) -> Result<Observation, NoReport> {
+    let undecodable = |error: ParseIntError| NoReport::Undecodable(error.to_string());
+    let sequence = match recorded.sequence_number {
+        Some(digits) => Some(digits.parse().map_err(undecodable)?),
+        None => None,
+    };
+    let has_owner = recorded.attributes.is_some();
+    let record = Attribute {
+        handle: recorded.handle,
+        owner: recorded.attributes,
+        ..Attribute::default()
+    };
+    Ok(Observation {
+        record: record.into(),
+        has_owner,
+        sequence,
+    })
 }
 
 impl<'de> Deserialize<'de> for ReportFile {
