@@ -68,18 +68,8 @@ pub struct Span {
 pub async fn history(access: Access<'_>, object: Object, journals: Option<&Path>) -> Result<History> {
     access.datastore.require_revisions()?;
     let about = subject(access.datastore, object).await?;
-    let past_subject = match &about {
-        HistorySubject::Address(address) => PastSubject::Lookup(Lookup::Address(*address)),
-        HistorySubject::Handle(id) => PastSubject::Lookup(Lookup::Handle(id.clone())),
-        HistorySubject::Block(cidr) => PastSubject::Block(*cidr),
-        HistorySubject::Node(node) => PastSubject::Node(node.clone()),
-        HistorySubject::Pod(pod) => {
-            let (namespace, name) = pod.split_once('/').unwrap_or_default();
-            PastSubject::Pod((namespace.to_owned(), name.to_owned()))
-        }
-    };
     let before = access.datastore.request_count();
-    let past = access.datastore.past(&past_subject).await?;
+    let past = access.datastore.past(&past_subject(&about)).await?;
     let requests = access.datastore.request_count() - before;
     tell_requests(past.newest, requests, access.operator);
 
@@ -103,6 +93,20 @@ pub async fn history(access: Access<'_>, object: Object, journals: Option<&Path>
         reach,
         events,
     })
+}
+
+/// Converts the subject of a history to what etcd is asked for.
+fn past_subject(about: &HistorySubject) -> PastSubject {
+    match about {
+        HistorySubject::Address(address) => PastSubject::Lookup(Lookup::Address(*address)),
+        HistorySubject::Handle(id) => PastSubject::Lookup(Lookup::Handle(id.clone())),
+        HistorySubject::Block(cidr) => PastSubject::Block(*cidr),
+        HistorySubject::Node(node) => PastSubject::Node(node.clone()),
+        HistorySubject::Pod(pod) => {
+            let (namespace, name) = pod.split_once('/').unwrap_or_default();
+            PastSubject::Pod((namespace.to_owned(), name.to_owned()))
+        }
+    }
 }
 
 /// The timeout of [`last_events`].
@@ -219,9 +223,7 @@ pub(crate) fn journaled_writes(
 
     let mut writes = Vec::new();
     for journal in &journals {
-        let header = &journal.header;
-        let is_of_datastore = datastore.is_none_or(|datastore| header.datastore == datastore);
-        if header.cluster != guid || !is_of_datastore {
+        if journal.header.cluster != guid || datastore.is_some_and(|kind| journal.header.datastore != kind) {
             continue;
         }
         match Recorded::read(&journal.path) {

@@ -125,11 +125,10 @@ fn require_known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<
     }
     let changed = plan.changes().map(|change| &change.subject);
     let skipped = plan.skipped.iter().map(|skipped| &skipped.subject);
-    for subject in changed.chain(skipped) {
-        // A subject can be an address of the block.
-        if subject.network().is_some_and(|network| overlap(network, cidr)) {
-            return Ok(());
-        }
+    // A subject can be an address of the block.
+    let mut networks = changed.chain(skipped).filter_map(|subject| subject.network());
+    if networks.any(|network| overlap(network, cidr)) {
+        return Ok(());
     }
     Err(unknown_block(cidr))
 }

@@ -45,10 +45,7 @@ pub fn differences(old: &Document, new: &Document) -> Vec<Difference> {
 /// Returns the value of a setting in a pool's `spec`, or else the default, as text.
 fn text_of(pool: &Document, setting: &str, default: &Value) -> String {
     let stated = pool.spec().and_then(|spec| spec.get(setting));
-    let value = match stated {
-        Some(value) if !value.is_null() => value,
-        _ => default,
-    };
+    let value = stated.filter(|value| !value.is_null()).unwrap_or(default);
     match value.as_str() {
         Some(text) => text.to_owned(),
         None => value.to_string(),

@@ -300,7 +300,9 @@ fn address_edits(cidr: IpNet, addresses: &[AddressPlan], cooldown: i64) -> Vec<E
         match &address.edit {
             RecordEdit::Release(found) => held.push(found.clone()),
             RecordEdit::Assign(record) => {
-                records.extend(ordinal_of(cidr, address.address).map(|ordinal| (ordinal, record.clone())));
+                if let Some(ordinal) = ordinal_of(cidr, address.address) {
+                    records.push((ordinal, record.clone()));
+                }
             }
             RecordEdit::Rewrite(found, record) => rewritten.push(BlockEdit::Record {
                 held: Box::new(found.clone()),

@@ -59,6 +59,23 @@ fn choose<'s>(planner: &mut Planner<'_, 's>) -> Choice<'s> {
     choice
 }
 
+/// Returns a finding as skipped if the plan cannot count the handle of its address, or leaves one of its blocks alone.
+fn why_not_writable(planner: &Planner<'_, '_>, finding: &Finding, held: &[Allocated]) -> Option<Skipped> {
+    let address = &finding.subject;
+    let mut handles = held.iter().filter_map(Allocated::handle);
+    if let Some(refusal) = handles.find_map(|id| planner.uncountable.refusal(&id)) {
+        let detail = format!("{address}: {}", refusal.detail);
+        return Some(Skipped::finding(finding, refusal.reason, detail));
+    }
+
+    let is_in_scope = |allocated: &Allocated| planner.may_change_at(allocated.block);
+    if held.iter().all(is_in_scope) {
+        return None;
+    }
+    let detail = format!("{address} is also recorded in a block that this plan does not rebuild");
+    Some(Skipped::finding(finding, SkipReason::Overlap, detail))
+}
+
 /// Returns a finding as skipped if its addresses stay allocated, whatever else their handles hold.
 fn why_kept(planner: &Planner<'_, '_>, finding: &Finding, held: &[Allocated]) -> Option<Skipped> {
     if let Subject::Address(address) = finding.subject
@@ -75,30 +92,22 @@ fn why_kept(planner: &Planner<'_, '_>, finding: &Finding, held: &[Allocated]) ->
         return Some(Skipped::refused(finding, refusal).suggesting(suggested_action));
     }
 
-    let address = &finding.subject;
-    let mut handles = held.iter().filter_map(Allocated::handle);
-    if let Some(refusal) = handles.find_map(|id| planner.uncountable.refusal(&id)) {
-        let detail = format!("{address}: {}", refusal.detail);
-        return Some(Skipped::finding(finding, refusal.reason, detail));
-    }
-
-    let is_in_scope = |allocated: &Allocated| planner.may_change_at(allocated.block);
-    if !held.iter().all(is_in_scope) {
-        let detail = format!("{address} is also recorded in a block that this plan does not rebuild");
-        return Some(Skipped::finding(finding, SkipReason::Overlap, detail));
+    let not_writable = why_not_writable(planner, finding, held);
+    if not_writable.is_some() {
+        return not_writable;
     }
 
     let refusal = too_early(planner.basis, finding, held)?;
     let mut blocks = held.iter().map(|allocated| allocated.block);
-    if blocks.any(|block| planner.corrupt.blocks.contains_key(&block)) {
-        // No earlier read could have seen the address in the repaired block.
-        let detail = format!(
-            "{}: its block is repaired first; then rebuild again",
-            finding.message()
-        );
-        return Some(Skipped::finding(finding, SkipReason::Unchecked, detail));
+    if !blocks.any(|block| planner.corrupt.blocks.contains_key(&block)) {
+        return Some(Skipped::refused(finding, refusal));
     }
-    Some(Skipped::refused(finding, refusal))
+    // No earlier read could have seen the address in the repaired block.
+    let detail = format!(
+        "{}: its block is repaired first; then rebuild again",
+        finding.message()
+    );
+    Some(Skipped::finding(finding, SkipReason::Unchecked, detail))
 }
 
 /// Explains why an address that a Calico 2.x host holds without a handle, as for its tunnel, is unused: the host does
@@ -118,6 +127,7 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Re
         return None;
     };
 
+    // The host of such an address is known only from its block.
     let record = guard.record.as_ref();
     let is_anonymous = record.handle().is_none() && record.owner().is_empty();
     let host = planner.index().block(*block)?.host().filter(|_| is_anonymous)?;

@@ -30,20 +30,27 @@ pub(super) fn hidden_blocks(snapshot: &Snapshot, goes: impl Fn(&StoredBlock) -> 
 /// Returns a stored block that overlaps `cidr`: a different block in the index, or a hidden block, even one with the
 /// same CIDR.
 pub(super) fn overlapping(index: &Index<'_>, hidden: &HashSet<IpNet>, cidr: IpNet) -> Option<IpNet> {
-    let mut around = index.blocks_around(cidr.network()).map(|block| block.key);
-    if let Some(larger) = around.find(|key| key.prefix_len() < cidr.prefix_len()) {
-        return Some(larger);
+    let stored = larger_block(index, cidr).or_else(|| smaller_block(index, cidr));
+    if stored.is_some() {
+        return stored;
     }
+    let mut hidden = hidden.iter().copied();
+    hidden.find(|other| calipam_model::cidr::overlap(*other, cidr))
+}
 
+/// Returns a block that contains `cidr` and more.
+fn larger_block(index: &Index<'_>, cidr: IpNet) -> Option<IpNet> {
+    let mut around = index.blocks_around(cidr.network()).map(|block| block.key);
+    around.find(|key| key.prefix_len() < cidr.prefix_len())
+}
+
+/// Returns a block that is a part of `cidr`.
+fn smaller_block(index: &Index<'_>, cidr: IpNet) -> Option<IpNet> {
+    // The index is in the order of addresses.
     let begin = index
         .blocks
         .partition_point(|block| block.key.network() < cidr.network());
     let following = index.blocks[begin..].iter().map(|block| block.key);
     let mut within = following.take_while(|key| cidr.contains(key));
-    if let Some(smaller) = within.find(|key| *key != cidr) {
-        return Some(smaller);
-    }
-
-    let mut hidden = hidden.iter().copied();
-    hidden.find(|other| calipam_model::cidr::overlap(*other, cidr))
+    within.find(|key| *key != cidr)
 }

@@ -240,6 +240,7 @@ fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
         if owner.kind != OwnerKind::Pod {
             continue;
         }
+        // Without a time, the pod may have finished just now.
         let Some(finished_at) = owner.finished_at else {
             return false;
         };
@@ -308,6 +309,16 @@ pub(crate) fn keep_whole_handles<'s>(
     (handles, skipped)
 }
 
+/// Refuses the release of a handle that counts addresses in a block that cannot be checked.
+fn refuse_unchecked_block(basis: &Basis<'_>, handles: &HandleAllocations<'_>, id: &str) -> Option<Refusal> {
+    let index = &basis.context.index;
+    let objects = handles.objects(id).iter();
+    let mut named = objects.flat_map(|object| object.value.blocks());
+    let (broken, _) = named.find(|(cidr, _)| index.is_unchecked(*cidr))?;
+    let detail = format!("its handle {id} also names {broken}, which cannot be checked");
+    Some(Refusal::new(SkipReason::Unchecked, detail))
+}
+
 /// Returns the reason why a handle's chosen addresses must stay allocated. Most handles are released completely or not
 /// at all.
 fn why_kept(
@@ -319,14 +330,9 @@ fn why_kept(
     leaves: impl Fn((IpNet, u32)) -> bool,
     in_scope: impl Fn(&Allocated) -> bool,
 ) -> Option<Refusal> {
-    let index = &basis.context.index;
-    let mut named = handles
-        .objects(id)
-        .iter()
-        .flat_map(|object| object.value.blocks());
-    if let Some((broken, _)) = named.find(|(cidr, _)| index.is_unchecked(*cidr)) {
-        let detail = format!("its handle {id} also names {broken}, which cannot be checked");
-        return Some(Refusal::new(SkipReason::Unchecked, detail));
+    let unchecked = refuse_unchecked_block(basis, handles, id);
+    if unchecked.is_some() {
+        return unchecked;
     }
 
     let (chosen, kept): (Vec<&Allocated>, Vec<&Allocated>) = handles

@@ -128,53 +128,40 @@ pub(crate) fn is_known_network(states: &[&Snapshot], cidr: IpNet) -> bool {
     }
     for snapshot in states {
         let mut pools = snapshot.pools.iter();
-        if pools.any(|pool| overlap(pool.value.cidr, cidr)) || is_used(snapshot, cidr) {
+        let is_in_pool = pools.any(|pool| overlap(pool.value.cidr, cidr));
+        if is_in_pool || used_addresses(snapshot).any(|address| cidr.contains(&address)) {
             return true;
         }
     }
     false
 }
 
-/// True if an endpoint, a pod or a tunnel has an address in the network.
-fn is_used(snapshot: &Snapshot, cidr: IpNet) -> bool {
-    let is_in_network = |address: IpAddr| cidr.contains(&address);
-    let mut endpoints = snapshot.endpoints.iter();
-    if endpoints.any(|endpoint| endpoint.value.addresses().any(is_in_network)) {
-        return true;
-    }
-    let mut pods = snapshot.pods.iter();
-    if pods.any(|pod| pod.value.addresses().any(is_in_network)) {
-        return true;
-    }
-    let mut tunnels = snapshot.nodes.iter().flat_map(|node| &node.value.tunnels);
-    tunnels.any(|(_, address)| is_in_network(*address))
+/// The addresses of endpoints, pods and tunnels.
+fn used_addresses(snapshot: &Snapshot) -> impl Iterator<Item = IpAddr> {
+    let endpoints = snapshot.endpoints.iter();
+    let of_endpoints = endpoints.flat_map(|endpoint| endpoint.value.addresses());
+    let of_pods = snapshot.pods.iter().flat_map(|pod| pod.value.addresses());
+    let tunnels = snapshot.nodes.iter().flat_map(|node| &node.value.tunnels);
+    let of_tunnels = tunnels.map(|(_, address)| *address);
+    of_endpoints.chain(of_pods).chain(of_tunnels)
 }
 
 /// True if a block shares an address with the network. Blocks that cannot be decoded or are only referenced count as
 /// well.
 pub(crate) fn is_known_block(states: &[&Snapshot], cidr: IpNet) -> bool {
-    states.iter().any(|snapshot| has_block(snapshot, cidr))
+    let mut blocks = states.iter().flat_map(|snapshot| known_blocks(snapshot));
+    blocks.any(|block| overlap(block, cidr))
 }
 
-fn has_block(snapshot: &Snapshot, cidr: IpNet) -> bool {
-    let mut blocks = snapshot.blocks.iter();
-    if blocks.any(|block| overlap(block.value.key, cidr)) {
-        return true;
-    }
-    let mut affinities = snapshot.affinities.iter();
-    if affinities.any(|affinity| overlap(affinity.value.key.cidr, cidr)) {
-        return true;
-    }
-    let mut referenced = snapshot.handles.iter().flat_map(|handle| handle.value.blocks());
-    if referenced.any(|(block, _)| overlap(block, cidr)) {
-        return true;
-    }
-    for defect in &snapshot.defects {
-        if let Some(Key::Block(block)) = defect.key
-            && overlap(block, cidr)
-        {
-            return true;
-        }
-    }
-    false
+/// The blocks that are stored, and those that an affinity, a handle or an undecodable object names.
+fn known_blocks(snapshot: &Snapshot) -> impl Iterator<Item = IpNet> {
+    let stored = snapshot.blocks.iter().map(|block| block.value.key);
+    let claimed = snapshot.affinities.iter().map(|affinity| affinity.value.key.cidr);
+    let counts = snapshot.handles.iter().flat_map(|handle| handle.value.blocks());
+    let counted = counts.map(|(block, _)| block);
+    let undecodable = snapshot.defects.iter().filter_map(|defect| match defect.key {
+        Some(Key::Block(block)) => Some(block),
+        _ => None,
+    });
+    stored.chain(claimed).chain(counted).chain(undecodable)
 }

@@ -164,15 +164,7 @@ impl<'s> Selection<'_, 's> {
     fn choose_node(&mut self, node: &str, findings: &[&'s Finding]) {
         let index = &self.basis.context.index;
         if index.node_exists(node) {
-            let detail = format!("node {node} exists; only what belongs to a deleted node is released");
-            let subject = Subject::Node(node.to_owned());
-            let mut skipped = Skipped::new(subject, SkipReason::NodeExists, detail);
-            // The node may have been reinstalled, and the addresses of its earlier pods are still recorded.
-            if findings.iter().any(|finding| finding.code == Code::LeakedAddress) {
-                let release = Remedy::ReleaseLeakedOf(node.to_owned());
-                skipped = skipped.suggesting(SuggestedAction::Remedy(release));
-            }
-            self.plan.skipped.push(skipped);
+            self.plan.skipped.push(skip_existing_node(node, findings));
             return;
         }
 
@@ -200,6 +192,18 @@ impl<'s> Selection<'_, 's> {
         }
         self.nodes.insert(node.to_owned());
     }
+}
+
+/// Refuses to release what belongs to an existing node.
+fn skip_existing_node(node: &str, findings: &[&Finding]) -> Skipped {
+    let detail = format!("node {node} exists; only what belongs to a deleted node is released");
+    let skipped = Skipped::new(Subject::Node(node.to_owned()), SkipReason::NodeExists, detail);
+    if !findings.iter().any(|finding| finding.code == Code::LeakedAddress) {
+        return skipped;
+    }
+    // The node may have been reinstalled, and the addresses of its earlier pods are still recorded.
+    let release = Remedy::ReleaseLeakedOf(node.to_owned());
+    skipped.suggesting(SuggestedAction::Remedy(release))
 }
 
 /// Returns true if all records of the address name the node, or name none and are in the node's block.
