@@ -55,7 +55,7 @@ impl Names {
     fn found_nodes(&self, states: &[&Snapshot]) -> Result<Found<Vec<Vec<String>>>> {
         // A node that exists is found without a search of all records.
         let known = LazyCell::new(|| known_nodes(states));
-        Found::of(self.nodes.iter().map(|name| {
+        Found::collect(self.nodes.iter().map(|name| {
             if has_node(states, name) {
                 Ok(vec![name.clone()])
             } else {
@@ -77,7 +77,7 @@ impl Names {
             nodes = select_nodes(selector, states, nodes)?;
         }
 
-        let named_pools = Found::of(self.pools.iter().map(|name| pool(states, name)))?;
+        let named_pools = Found::collect(self.pools.iter().map(|name| pool(states, name)))?;
         not_found.extend(named_pools.not_found);
         // Both states may have the same pool.
         let networks: BTreeSet<IpNet> = named_pools.found.into_iter().flatten().collect();
@@ -111,7 +111,7 @@ impl<T> Found<Vec<T>> {
     ///
     /// # Errors
     /// If none of the names exists: an empty list would mean everything.
-    fn of(results: impl Iterator<Item = Result<T>>) -> Result<Self> {
+    fn collect(results: impl Iterator<Item = Result<T>>) -> Result<Self> {
         let mut found = Vec::new();
         let mut not_found = Vec::new();
         for result in results {

@@ -113,7 +113,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
                 if before.owner() == after.owner() && before.claim_time() == after.claim_time() {
                     self.assign(before, after);
                 } else {
-                    self.record(after, |_| true);
+                    self.record_assigned(after, |_| true);
                     let from = before
                         .owner()
                         .map_or_else(|| "no owner".to_owned(), ToString::to_string);
@@ -132,7 +132,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
                     self.marked
                         .push((edit, Change::new(Verb::DeleteBlock, subject, HALF_DELETED, &[])));
                 }
-                self.record(after, |_| true);
+                self.record_assigned(after, |_| true);
                 let detail = format!("for {}{}", self.holder(), self.in_pool());
                 let change = Change::new(Verb::CreateBlock, Subject::Block(self.cidr), detail, &[]);
                 self.changes.insert(0, change);
@@ -154,7 +154,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
 
     /// Assigns addresses in a block that keeps its owner, or touches the block if no address is new.
     fn assign(&mut self, before: &Block, after: &Block) {
-        let records = self.record(after, |ordinal| is_assigned_between(before, after, ordinal));
+        let records = self.record_assigned(after, |ordinal| is_assigned_between(before, after, ordinal));
         if records.is_empty() {
             self.edit(BlockEdit::Touch);
             return;
@@ -177,7 +177,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
     }
 
     /// Notes the assigned addresses, and counts them in the request's handle. Returns their records.
-    fn record(&mut self, after: &Block, is_new: impl Fn(u32) -> bool) -> Vec<(u32, Attribute)> {
+    fn record_assigned(&mut self, after: &Block, is_new: impl Fn(u32) -> bool) -> Vec<(u32, Attribute)> {
         let mut records: Vec<(u32, Attribute)> = Vec::new();
         for allocation in after.allocations() {
             if is_new(allocation.ordinal) && !allocation.attribute.is_windows_reserved() {

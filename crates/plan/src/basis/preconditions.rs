@@ -24,7 +24,7 @@ impl Preconditions {
     }
 
     /// Returns the preconditions of a finding: each object that it depends on is absent, or as it was read.
-    pub(crate) fn of(&self, finding: &Finding) -> Vec<(Key, Precondition)> {
+    pub(crate) fn of_finding(&self, finding: &Finding) -> Vec<(Key, Precondition)> {
         let mut preconditions = Vec::new();
         for key in dependencies(finding) {
             let precondition = match self.as_read.get(&key) {

@@ -42,7 +42,7 @@ pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) 
         }
     }
     if let Some(new) = &migration.new {
-        open(&mut pools, new);
+        add_enabled(&mut pools, new);
     }
     capacity_in(snapshot, pools, users)
 }
@@ -72,7 +72,7 @@ pub fn capacity_back(snapshot: &mut Snapshot, migration: &Migration, users: &[Us
         disabled: false,
         ..migration.old.clone()
     };
-    open(&mut pools, &created_again);
+    add_enabled(&mut pools, &created_again);
     let capacity = capacity_in(snapshot, pools, users);
 
     snapshot.blocks = blocks;
@@ -93,7 +93,7 @@ fn affinities_outside(snapshot: &Snapshot, cidr: IpNet) -> Vec<Versioned<Affinit
 }
 
 /// Adds an enabled pool to the pools, in place of the one with its name if there is one.
-fn open(pools: &mut Vec<Pool>, pool: &Pool) {
+fn add_enabled(pools: &mut Vec<Pool>, pool: &Pool) {
     let enabled = Pool {
         disabled: false,
         not_allocatable: None,

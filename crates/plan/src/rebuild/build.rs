@@ -40,7 +40,7 @@ pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec
             counting: countings.remove(&cidr).unwrap_or_default(),
             cooldown,
         };
-        actions.push(step.action(corrupt));
+        actions.push(step.into_action(corrupt));
     }
     for cidr in otherwise_unchanged {
         let step = BlockStep {
@@ -49,7 +49,7 @@ pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec
             counting: Counting::default(),
             cooldown,
         };
-        actions.push(step.action(corrupt));
+        actions.push(step.into_action(corrupt));
     }
 
     actions.extend(after_blocks);
@@ -69,7 +69,7 @@ struct BlockStep<'s> {
 impl BlockStep<'_> {
     /// Creates the step, by the state of the block: it is replaced if it is corrupt, created if it is missing, and
     /// edited address by address otherwise.
-    fn action(mut self, corrupt: &CorruptBlocks) -> Action {
+    fn into_action(mut self, corrupt: &CorruptBlocks) -> Action {
         if let Some(repaired) = corrupt.blocks.get(&self.cidr) {
             return self.replace(repaired);
         }
@@ -79,7 +79,7 @@ impl BlockStep<'_> {
                 let create = Edit::Create(Key::Block(self.cidr), Box::new(Object::from(*created)));
                 self.write_whole(vec![create])
             }
-            None => self.edit(),
+            None => self.edit_addresses(),
         }
     }
 
@@ -123,7 +123,7 @@ impl BlockStep<'_> {
         let mut parts = Vec::new();
         for mut addresses in groups {
             keep_in_use(&mut addresses, &mut block);
-            parts.push(self.part(&addresses));
+            parts.push(self.part_of(&addresses));
             action
                 .changes
                 .extend(addresses.into_iter().map(|address| address.change));
@@ -160,13 +160,13 @@ impl BlockStep<'_> {
 
     /// Edits a sound block address by address. The preconditions of an address hold only for its part: if they fail,
     /// the other parts are written anyway.
-    fn edit(mut self) -> Action {
+    fn edit_addresses(mut self) -> Action {
         let mut action = Action {
             step: Step::new(""),
             changes: Vec::new(),
         };
         for addresses in group(std::mem::take(&mut self.planned.addresses)) {
-            action.step.parts.push(self.part(&addresses));
+            action.step.parts.push(self.part_of(&addresses));
             action
                 .changes
                 .extend(addresses.into_iter().map(|address| address.change));
@@ -199,7 +199,7 @@ impl BlockStep<'_> {
     }
 
     /// Returns the part that changes these addresses together, and counts them in their handles.
-    fn part(&mut self, addresses: &[AddressPlan]) -> Part {
+    fn part_of(&mut self, addresses: &[AddressPlan]) -> Part {
         let mut ids: BTreeSet<String> = BTreeSet::new();
         for address in addresses {
             ids.extend(address.edit.handles().into_iter().flatten());

@@ -26,7 +26,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
         let planned = AddressPlan {
             address,
             edit,
-            evidence: preconditions.of(finding),
+            evidence: preconditions.of_finding(finding),
             change,
         };
         planner

@@ -60,10 +60,8 @@ impl MissingBlocks {
         let hidden = hidden_blocks(planner.basis.snapshot, |block| planner.finishes(block));
         for (cidr, mut addresses) in self.blocks {
             let number_in_use = addresses.len();
-            if let Some(held) = self.held.get(&cidr) {
-                for (ordinal, address) in held {
-                    addresses.insert(*ordinal, held_without_owner(*address));
-                }
+            for (ordinal, address) in self.held.get(&cidr).into_iter().flatten() {
+                addresses.insert(*ordinal, held_without_owner(*address));
             }
 
             match create(planner, &hidden, cidr, &addresses) {

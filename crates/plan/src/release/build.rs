@@ -79,7 +79,7 @@ impl<'s> Selection<'_, 's> {
         let blocks: BTreeSet<IpNet> = chosen_by_block.keys().chain(owned.keys()).copied().collect();
         for block in blocks {
             let chosen = chosen_by_block.remove(&block).unwrap_or_default();
-            let mut action = self.release(block, &chosen, &preconditions);
+            let mut action = self.step_of_block(block, &chosen, &preconditions);
             if let Some(node) = owned.remove(&block) {
                 clear_owner(&mut action, block, &node);
             } else if let Some(affinity) = unselected(self.basis, block, chosen.len()) {
@@ -103,7 +103,7 @@ impl<'s> Selection<'_, 's> {
     }
 
     /// Releases the chosen addresses of a block, with one part for each handle.
-    fn release(&self, block: IpNet, chosen: &[&Chosen<'_>], preconditions: &Preconditions) -> Action {
+    fn step_of_block(&self, block: IpNet, chosen: &[&Chosen<'_>], preconditions: &Preconditions) -> Action {
         let mut units: BTreeMap<Unit, Vec<&Chosen<'_>>> = BTreeMap::new();
         let mut changes: Vec<Change> = Vec::with_capacity(chosen.len());
         for selected in chosen {
@@ -113,7 +113,7 @@ impl<'s> Selection<'_, 's> {
 
         let mut parts = Vec::with_capacity(units.len());
         for (unit, chosen_of_unit) in units {
-            parts.push(self.part(block, unit, chosen_of_unit, preconditions));
+            parts.push(self.part_of_unit(block, unit, chosen_of_unit, preconditions));
         }
         let reason = match changes.as_slice() {
             [only] => format!("{} {}", only.action, only.subject),
@@ -127,7 +127,7 @@ impl<'s> Selection<'_, 's> {
 
     /// Releases the addresses of one handle, or one address without a handle. Lowers the counts of all objects of the
     /// handle: a second object may have a carriage return in its ID.
-    fn part(
+    fn part_of_unit(
         &self,
         block: IpNet,
         unit: Unit,
@@ -157,7 +157,7 @@ impl<'s> Selection<'_, 's> {
             }
         }
         for finding in chosen.iter().filter_map(|chosen| chosen.finding) {
-            part.evidence.extend(preconditions.of(finding));
+            part.evidence.extend(preconditions.of_finding(finding));
         }
 
         // A plan can have a hundred thousand parts.

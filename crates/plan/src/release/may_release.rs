@@ -120,7 +120,7 @@ pub(crate) fn too_early(basis: &Basis<'_>, finding: &Finding, held: &[Allocated]
     Some(Refusal::new(SkipReason::SeenOnce, detail))
 }
 
-/// Refuses to delete an orphan handle that somebody needs, or could need.
+/// Refuses to delete an orphan handle that an existing owner needs, or a running pod could need.
 pub(super) fn needed_orphan(id: &str, finding: &Finding) -> Option<Refusal> {
     Some(match finding.needed_by()? {
         NeededBy::Owner(owner) => {
@@ -144,9 +144,9 @@ pub(crate) fn too_early_orphan(basis: &Basis<'_>, finding: &Finding) -> Option<R
         return None;
     };
 
-    let has_revision = |earlier: &Observations| match earlier.handles.get(id) {
-        Some(revision) => Some(revision) == evidence.revision.as_ref(),
-        None => false,
+    let has_revision = |earlier: &Observations| {
+        let seen = earlier.handles.get(id);
+        seen.is_some() && seen == evidence.revision.as_ref()
     };
     if seen_before(basis, has_revision) {
         return None;

@@ -48,7 +48,7 @@ impl Estimate {
     ///
     /// # Errors
     /// If the cluster cannot be simulated.
-    pub(super) fn of(
+    pub(super) fn simulate(
         snapshot: &Snapshot,
         migration: &Migration,
         pods: &[&WorkloadPod],

@@ -134,7 +134,7 @@ impl Eviction {
                 if !moves.can_move(pod, pool.cidr) || !self.is_selected(pod) {
                     continue;
                 }
-                if pins.hold(pod) {
+                if pins.pin(pod) {
                     pinned += 1;
                 } else if evicted.contains(&pod.uid) {
                     ending.push(pod);

@@ -106,11 +106,11 @@ impl Moving {
                 Some(eviction) => eviction.is_selected(pod),
                 None => true,
             };
-            if is_selected && moves.can_move(pod, old.cidr) && !pins.hold(pod) {
+            if is_selected && moves.can_move(pod, old.cidr) && !pins.pin(pod) {
                 evicted.push(pod);
             }
         }
-        let estimate = match Estimate::of(snapshot, &survey.migration, &evicted, eviction) {
+        let estimate = match Estimate::simulate(snapshot, &survey.migration, &evicted, eviction) {
             Ok(None) if !evicted.is_empty() => {
                 unread.push(
                     "the duration of the eviction is not known: none of its pods shows how long it took to start"
@@ -164,9 +164,10 @@ fn or_unread<T>(read: calipam_datastore::Result<Vec<T>>, unread: &mut Vec<String
 fn group_by_controller(pods: &[&WorkloadPod], budgets: &[Budget]) -> Vec<Group> {
     let mut groups: BTreeMap<(String, Option<String>, String), Group> = BTreeMap::new();
     for pod in pods {
-        let (kind, name) = match &pod.controller {
-            Some(controller) => (Some(controller.kind.clone()), controller.name.clone()),
-            None => (None, pod.name.clone()),
+        let kind = pod.controller.as_ref().map(|controller| controller.kind.clone());
+        let name = match &pod.controller {
+            Some(controller) => controller.name.clone(),
+            None => pod.name.clone(),
         };
         let key = (pod.namespace.clone(), kind.clone(), name.clone());
         let group = groups.entry(key).or_insert_with(|| Group {
@@ -240,20 +241,18 @@ impl<'p> Pins<'p> {
     }
 
     /// True if the pod asks for the old pool, or if its namespace does and the pod has no such annotation itself.
-    pub(super) fn hold(&self, pod: &WorkloadPod) -> bool {
+    pub(super) fn pin(&self, pod: &WorkloadPod) -> bool {
         if pod.requests.iter().any(|request| asks_for(request, self.old)) {
             return true;
         }
         let Some(namespace_requests) = self.namespaces.get(pod.namespace.as_str()) else {
             return false;
         };
-        namespace_requests.iter().any(|request| {
-            let is_overridden = pod
-                .requests
-                .iter()
-                .any(|own| own.annotation == request.annotation);
-            !is_overridden && asks_for(request, self.old)
-        })
+        // An annotation of the pod overrides that of its namespace.
+        let is_overridden = |annotation| pod.requests.iter().any(|own| own.annotation == annotation);
+        namespace_requests
+            .iter()
+            .any(|request| asks_for(request, self.old) && !is_overridden(request.annotation))
     }
 }
 
@@ -281,7 +280,7 @@ mod tests {
                 requests: of_pod.to_vec(),
                 ..WorkloadPod::default()
             };
-            Pins::of(&old, &namespaces).hold(&pod)
+            Pins::of(&old, &namespaces).pin(&pod)
         };
         assert!(!pinned(&[], &[]));
         for value in [

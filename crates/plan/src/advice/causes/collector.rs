@@ -1,4 +1,4 @@
-//! Leaked addresses that nobody collects, since Calico's collector is off.
+//! Leaked addresses that stay recorded, since Calico's collector is off.
 
 use calipam_check::Code;
 use calipam_model::words::count;

@@ -24,7 +24,7 @@ struct KnownFault {
 
 const OBJECTS: [&str; 2] = ["object is left", "objects are left"];
 
-/// The known faults (facts 9).
+/// The known faults, each with the code of the findings that show it.
 const KNOWN: [KnownFault; 6] = [
     KnownFault {
         code: Code::HandleCarriageReturn,

@@ -51,7 +51,7 @@ impl RawBlock {
         };
 
         let size = size(key).min(MOST as u128) as u32;
-        let mut list = |name: &str| match take(&mut fields, name) {
+        let mut list = |name: &str| match take_fields(&mut fields, name) {
             Some(Value::Array(items)) => items,
             _ => Vec::new(),
         };
@@ -137,7 +137,7 @@ impl RawBlock {
 
         let unallocated = self.free_ordinals(slots);
         // Go would also read a field whose name is in another case.
-        take(&mut self.fields, "cidr");
+        take_fields(&mut self.fields, "cidr");
         let lists = [
             ("cidr", json!(self.key)),
             ("allocations", json!(allocations)),
@@ -166,7 +166,7 @@ fn ordinals_in_block(list: &[Value], size: u32) -> Vec<u32> {
 
 /// Removes the fields whose names equal `name` apart from case, since Go's decoder accepts all of them. Returns the
 /// last one.
-fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
+fn take_fields(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
     let mut names: Vec<String> = fields.keys().cloned().collect();
     names.retain(|key| key.eq_ignore_ascii_case(name));
 
