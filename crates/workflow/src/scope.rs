@@ -252,24 +252,28 @@ fn has_block(snapshot: &Snapshot, scope: &Scope) -> bool {
 
 /// True if an endpoint, a pod or a tunnel on a node of the scope uses an address in its networks.
 fn has_use(snapshot: &Snapshot, scope: &Scope) -> bool {
-    let is_in_scope = |address: IpAddr| scope.has_network(address.into());
     for endpoint in &snapshot.endpoints {
         let node = endpoint.value.node().to_string();
-        if scope.nodes.contains(&node) && endpoint.value.addresses().any(is_in_scope) {
+        if is_use_in_scope(scope, &node, endpoint.value.addresses()) {
             return true;
         }
     }
     for pod in &snapshot.pods {
         let node = pod.value.node().to_string();
-        if scope.nodes.contains(&node) && pod.value.addresses().any(is_in_scope) {
+        if is_use_in_scope(scope, &node, pod.value.addresses()) {
             return true;
         }
     }
     for node in &snapshot.nodes {
-        let mut tunnels = node.value.tunnels.iter();
-        if scope.nodes.contains(&node.value.name) && tunnels.any(|(_, address)| is_in_scope(*address)) {
+        let tunnels = node.value.tunnels.iter().map(|(_, address)| *address);
+        if is_use_in_scope(scope, &node.value.name, tunnels) {
             return true;
         }
     }
     false
+}
+
+/// True if the node is in the scope, and one of its addresses in the networks.
+fn is_use_in_scope(scope: &Scope, node: &str, mut addresses: impl Iterator<Item = IpAddr>) -> bool {
+    scope.nodes.contains(node) && addresses.any(|address| scope.has_network(address.into()))
 }

@@ -266,9 +266,7 @@ impl Planner<'_, '_> {
                 self.plan.skipped.push(objection);
                 return;
             }
-            let warning = format!("--force: {}; assigning anyway", objection.detail);
-            self.plan.warnings.push(warning.into());
-            self.plan.objected.push(address);
+            self.override_objection(address, &objection);
         }
 
         let wanted = AssignIp {
@@ -285,6 +283,13 @@ impl Planner<'_, '_> {
                 self.plan.skipped.push(skipped);
             }
         }
+    }
+
+    /// Warns of an objection in spite of which the operator wants the address. A later check accepts it, too.
+    fn override_objection(&mut self, address: IpAddr, objection: &Skipped) {
+        let warning = format!("--force: {}; assigning anyway", objection.detail);
+        self.plan.warnings.push(warning.into());
+        self.plan.objected.push(address);
     }
 
     /// Warns if automatic assignment would not give the address to the node: its pool selects other nodes, or it is

@@ -116,19 +116,21 @@ impl<'s> Begun<'s> {
         let other_pool = pools.find(|pool| pool.cidr == successor.cidr);
 
         let mut old = temporary;
-        let target = match other_pool {
-            // The old pool is still there. Users leave a disabled temporary pool, whatever the other pool's state.
-            Some(pool) if pool.block_size != successor.block_size && !temporary.disabled => {
-                old = pool;
-                Target::Pool(temporary.name.clone())
-            }
-            Some(pool) => Target::Pool(pool.name.clone()),
-            None => Target::Network {
-                cidr: successor.cidr,
-                block_size: Some(successor.block_size),
-                name: None,
-            },
+        let mut target = Target::Network {
+            cidr: successor.cidr,
+            block_size: Some(successor.block_size),
+            name: None,
         };
+        if let Some(pool) = other_pool {
+            let is_old_pool = pool.block_size != successor.block_size;
+            // Users leave a disabled temporary pool, whatever the other pool's state.
+            if is_old_pool && !temporary.disabled {
+                old = pool;
+                target = Target::Pool(temporary.name.clone());
+            } else {
+                target = Target::Pool(pool.name.clone());
+            }
+        }
         Some(Self {
             temporary,
             successor,

@@ -1,10 +1,11 @@
 //! Takes blocks away from deleted nodes, and deletes empty and half-deleted blocks.
 
 use calipam_check::{Code, Finding, Subject};
-use calipam_model::affinity::AffinityType;
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
-use calipam_model::snapshot::StoredBlock;
+use calipam_model::snapshot::{StoredBlock, Versioned};
 
 use super::planner::Planner;
 use crate::plan::{Action, Change, Verb};
@@ -30,17 +31,23 @@ fn take_from_missing_nodes(planner: &mut Planner<'_, '_>) {
             continue;
         }
 
-        let mut released = Vec::new();
-        for affinity in planner.basis.affinities_for(cidr) {
-            let key = &affinity.value.key;
-            if key.kind == AffinityType::Host && key.node == node && !affinity.value.deleted {
-                released.push(*affinity);
-            }
-        }
+        let released = affinities_of(planner, cidr, node);
         let planned = planner.blocks.entry(cidr).or_default();
         planned.loses_owner = Some(node.to_owned());
         planned.released = released;
     }
+}
+
+/// Returns the node's affinities for a block, except deleted ones, which are deleted by themselves.
+fn affinities_of<'s>(planner: &Planner<'_, 's>, cidr: IpNet, node: &str) -> Vec<&'s Versioned<Affinity>> {
+    let mut affinities = Vec::new();
+    for affinity in planner.basis.affinities_for(cidr) {
+        let key = &affinity.value.key;
+        if key.kind == AffinityType::Host && key.node == node && !affinity.value.deleted {
+            affinities.push(*affinity);
+        }
+    }
+    affinities
 }
 
 /// Deletes empty blocks without an owner, unless one of their addresses turns out to be in use.

@@ -391,32 +391,28 @@ fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) 
 fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondition)> {
     let index = planner.index();
     let snapshot = planner.basis.snapshot;
+    let node = claim.node();
     let mut absent = Vec::new();
-    if let Some(node) = claim.node() {
-        if !index.node_exists(&node) {
-            absent.push(Key::Node(node.clone()));
-        }
-        if let Claim::Pod { namespace, pod, .. } = claim
+    if let Some(node) = &node
+        && !index.node_exists(node)
+    {
+        absent.push(Key::Node(node.clone()));
+    }
+    if let Claim::Pod { namespace, pod, .. } = claim {
+        let name = pod.to_string();
+        if let Some(node) = &node
             && snapshot.has_read(Source::Endpoints)
         {
-            let name = pod_endpoint_name(&node, &pod.to_string());
             absent.push(Key::Endpoint {
                 namespace: namespace.to_string(),
-                name,
+                name: pod_endpoint_name(node, &name),
             });
         }
+        if snapshot.has_read(Source::Pods) && index.pod(*namespace, *pod).is_none() {
+            let namespace = namespace.to_string();
+            absent.push(Key::Pod { namespace, name });
+        }
     }
-
-    if let Claim::Pod { namespace, pod, .. } = claim
-        && snapshot.has_read(Source::Pods)
-        && index.pod(*namespace, *pod).is_none()
-    {
-        absent.push(Key::Pod {
-            namespace: namespace.to_string(),
-            name: pod.to_string(),
-        });
-    }
-
     absent
         .into_iter()
         .map(|key| (key, Precondition::Absent))

@@ -140,21 +140,19 @@ fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
 fn may_cause(action: &Action, finding: &Finding) -> bool {
     let place = finding.subject.network();
     let addresses = finding.addresses();
-    action.step.edits().any(|edit| {
-        let is_near = |cidr: IpNet| {
-            place.is_some_and(|place| overlap(place, cidr))
-                || addresses.iter().any(|address| cidr.contains(address))
-        };
-        let key = edit.key();
-        finding.depends_on.contains(&key)
-            || match key {
-                Key::Block(cidr) => is_near(cidr),
-                Key::Affinity(key) => is_near(key.cidr) || finding.subject == Subject::Node(key.node),
-                Key::Handle(id) => finding.subject == Subject::Handle(id),
-                // Plans that change other objects are not tried: their planners check all consequences.
-                _ => false,
-            }
-    })
+    let is_near = |cidr: IpNet| {
+        let overlaps_place = place.is_some_and(|place| overlap(place, cidr));
+        overlaps_place || addresses.iter().any(|address| cidr.contains(address))
+    };
+    let is_subject = |key: Key| match key {
+        Key::Block(cidr) => is_near(cidr),
+        Key::Affinity(key) => is_near(key.cidr) || finding.subject == Subject::Node(key.node),
+        Key::Handle(id) => finding.subject == Subject::Handle(id),
+        // Plans that change other objects are not tried: their planners check all consequences.
+        _ => false,
+    };
+    let mut keys = action.step.edits().map(Edit::key);
+    keys.any(|key| finding.depends_on.contains(&key) || is_subject(key))
 }
 
 /// Returns an entry for each finding that the action would repair. A change that repairs none has one for its object.

@@ -249,7 +249,7 @@ impl<'p> Pins<'p> {
             return false;
         };
         // An annotation of the pod overrides that of its namespace.
-        let is_overridden = |annotation| pod.requests.iter().any(|own| own.annotation == annotation);
+        let is_overridden = |annotation: &str| pod.requests.iter().any(|own| own.annotation == annotation);
         namespace_requests
             .iter()
             .any(|request| asks_for(request, self.old) && !is_overridden(request.annotation))

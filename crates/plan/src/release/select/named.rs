@@ -182,11 +182,9 @@ impl<'s> Selection<'_, 's> {
         }
 
         for finding in findings {
-            if finding.code == Code::LeakedAddress
-                && !finding.is_owner_unknown()
-                && is_recorded_for(finding, node)
-                && self.is_wanted(finding)
-            {
+            // Without a known owner, only a release by name frees the address.
+            let is_leak = finding.code == Code::LeakedAddress && !finding.is_owner_unknown();
+            if is_leak && is_recorded_for(finding, node) && self.is_wanted(finding) {
                 self.choose(finding);
             }
         }
