@@ -19,7 +19,7 @@ const SPECIAL: [(&str, &str); 7] = [
 ];
 
 /// Refuses a range that is special, or covers addresses of nodes or services of the cluster.
-pub(crate) fn is_free(snapshot: &Snapshot, cidr: IpNet) -> Result<()> {
+pub(crate) fn require_free(snapshot: &Snapshot, cidr: IpNet) -> Result<()> {
     let overlaps = |special: &str| parse_cidr(special).is_some_and(|special| overlap(special, cidr));
     if let Some((special, purpose)) = SPECIAL.into_iter().find(|(special, _)| overlaps(special)) {
         return Err(Refused::new(format!(
@@ -84,7 +84,7 @@ mod tests {
     }
 
     fn refusal(snapshot: &Snapshot, cidr: &str) -> String {
-        is_free(snapshot, cidr.parse().unwrap())
+        require_free(snapshot, cidr.parse().unwrap())
             .err()
             .map(|refusal| refusal.to_string())
             .unwrap_or_default()

@@ -33,7 +33,7 @@ impl Refused {
 
 /// Refuses a pool that Calico would not create again, with other CIDRs: one with a namespace selector that is usable for
 /// tunnels.
-pub(crate) fn can_be_copied(pool: &Pool) -> Result<()> {
+pub(crate) fn require_copyable(pool: &Pool) -> Result<()> {
     if !pool.selects_namespaces() || !pool.allows(PoolUse::Tunnel) {
         return Ok(());
     }

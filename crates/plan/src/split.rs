@@ -20,7 +20,7 @@ use calipam_model::writable::Object;
 
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
 use crate::range;
-use crate::refusal::{Refused, Result, can_be_copied};
+use crate::refusal::{Refused, Result, require_copyable};
 
 /// The largest number of parts: each is an object that every node watches.
 pub const MOST_PARTS: u32 = 4096;
@@ -71,10 +71,10 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
         return Err(Refused::new(message).hint(hint).into());
     }
 
-    can_be_copied(pool)?;
+    require_copyable(pool)?;
     let cidrs = parts_of(pool, split.parts)?;
     blocks_fit(snapshot, pool.cidr, cidrs[0])?;
-    range::is_free(snapshot, pool.cidr)
+    range::require_free(snapshot, pool.cidr)
         .map_err(|refused| refused.hint("move its users to a pool with another range, with `migrate`"))?;
     let reason = format!("split of pool {}", pool.name);
     let mut actions = Vec::new();

@@ -84,6 +84,7 @@ pub async fn split(access: Access<'_>, request: &SplitRequest) -> Result<Repaire
 }
 
 impl PoolName {
+    /// Returns true if it names the pool.
     fn is_of(&self, pool: &Pool) -> bool {
         match self {
             Self::Name(name) => pool.name == *name,

@@ -120,7 +120,7 @@ async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan>
     let mut seen = read(access).await?;
     let before: Vec<Pool> = seen.pools.iter().map(|pool| pool.value.clone()).collect();
     let after = plan.pools_after(before.clone());
-    if let Err(refusal) = migrate::may_become(&seen, &after) {
+    if let Err(refusal) = migrate::check_pools(&seen, &after) {
         plan.keep_pools(&refusal.to_string());
         return Ok(plan);
     }
@@ -137,7 +137,7 @@ async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan>
     };
     let users = migrate::leaving(&Context::new(&seen, &Options::default()).index, &after);
     let capacity = migrate::capacity_in(&mut seen, after.clone(), &users);
-    if let Err(refusal) = migrate::has_room(&first_disabled.name, &capacity) {
+    if let Err(refusal) = migrate::require_room(&first_disabled.name, &capacity) {
         plan.keep_pools(&refusal.to_string());
         return Ok(plan);
     }

@@ -69,6 +69,7 @@ pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Plan {
     planner.plan
 }
 
+/// Returns the addresses that the steps assign, in their order.
 fn assigned_addresses(actions: &[Action]) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
     for change in actions.iter().flat_map(|action| &action.changes) {
@@ -299,6 +300,7 @@ impl Planner<'_, '_> {
         self.warn_of_reservation(address);
     }
 
+    /// Warns if the pool of the address selects other nodes.
     fn warn_of_node_selector(&mut self, address: IpAddr) {
         if let Some(pool) = self.basis.context.index.enabled_pool_around(address)
             && let Ok(selector) = pool.selected_nodes()
@@ -312,6 +314,7 @@ impl Planner<'_, '_> {
         }
     }
 
+    /// Warns if a reservation contains the address.
     fn warn_of_reservation(&mut self, address: IpAddr) {
         for stored in &self.basis.snapshot.reservations {
             let reservation = &stored.value;
@@ -339,7 +342,7 @@ fn in_use(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
     let detail = if !owners.is_empty() {
         let owners = names_of_owners(&owners);
         format!("{address} is used by {owners}, although no block records it")
-    } else if let Err(refusal) = range::is_free(basis.snapshot, address.into()) {
+    } else if let Err(refusal) = range::require_free(basis.snapshot, address.into()) {
         refusal.to_string()
     } else if index.is_mentioned(address) {
         let names = names_of_mentions(&index.mentions(address));

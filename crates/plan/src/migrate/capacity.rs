@@ -179,7 +179,7 @@ fn assign_to<'u>(
 ///
 /// # Errors
 /// If a user does not find one.
-pub fn has_room(pool: &str, capacity: &[NodeCapacity]) -> Result<()> {
+pub fn require_room(pool: &str, capacity: &[NodeCapacity]) -> Result<()> {
     let Some(shortage) = shortage(capacity) else {
         return Ok(());
     };

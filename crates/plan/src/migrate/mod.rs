@@ -27,12 +27,12 @@ use calipam_model::writable::Object;
 use serde::Serialize;
 use serde_json::json;
 
-pub use self::capacity::{NodeCapacity, capacity, capacity_back, capacity_in, has_room};
+pub use self::capacity::{NodeCapacity, capacity, capacity_back, capacity_in, require_room};
 pub use self::clean_up::clean_up;
 pub use self::differences::{Difference, differences};
-use self::new_pool::{made_of, overlaps_none, suits};
+use self::new_pool::{made_of, require_no_overlap, require_suitable};
 use self::pools::{OTHER_POOL_FIRST, serves};
-pub use self::pools::{leaving, may_become};
+pub use self::pools::{check_pools, leaving};
 pub use self::survey::{Leftovers, Survey, survey};
 pub use self::temporary::{Detour, Leg, find};
 pub use self::users::{User, UserKind};
@@ -107,7 +107,7 @@ impl Migration {
         if old.deleting {
             return Err(Refused::new(format!("the pool {} is being deleted", old.name)));
         }
-        overlaps_none(snapshot, old, old.cidr)?;
+        require_no_overlap(snapshot, old, old.cidr)?;
 
         let mut pools = snapshot.pools.iter().map(|pool| &pool.value);
         let (new, creates) = match target {
@@ -165,7 +165,7 @@ impl Migration {
             let hint = "a pool has one block size; name another CIDR, or omit --block-size";
             return Err(Refused::new(message).hint(hint));
         }
-        suits(snapshot, old, &new)?;
+        require_suitable(snapshot, old, &new)?;
         Ok(Self {
             old: old.clone(),
             new: Some(new),
@@ -198,7 +198,7 @@ pub fn plan_pools(
     phase: Phase,
 ) -> Result<Plan> {
     let Migration { old, new, .. } = migration;
-    may_become(snapshot, &pools_after(snapshot, migration, phase))?;
+    check_pools(snapshot, &pools_after(snapshot, migration, phase))?;
     let action = match (phase, new, &stored.new) {
         (Phase::Create, None, _) => {
             let message = format!(

@@ -10,7 +10,7 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot};
 
 use super::pools::{block_in_the_way, of_another_size};
 use crate::range;
-use crate::refusal::{Refused, Result, can_be_copied};
+use crate::refusal::{Refused, Result, require_copyable};
 
 /// Returns the pool to create: the old one with another name, CIDR and block size.
 pub(super) fn made_of(
@@ -21,10 +21,10 @@ pub(super) fn made_of(
     name: Option<&str>,
 ) -> Result<Pool> {
     if cidr == old.cidr {
-        return Err(has_same_cidr(old, block_size));
+        return Err(same_cidr_refusal(old, block_size));
     }
     require_block_size(cidr, block_size)?;
-    can_be_copied(old)?;
+    require_copyable(old)?;
 
     let name = if let Some(stated) = name {
         stated.to_owned()
@@ -63,7 +63,7 @@ pub(super) fn made_of(
 
 /// The refusal of a new pool with the CIDR of the old one: two pools cannot have the same CIDR, and one pool cannot
 /// have blocks of two sizes.
-pub(super) fn has_same_cidr(old: &Pool, block_size: u8) -> Refused {
+pub(super) fn same_cidr_refusal(old: &Pool, block_size: u8) -> Refused {
     let Pool { name, cidr, .. } = old;
     let message = format!(
         "{cidr} is the CIDR of the pool {name} itself: blocks of /{block_size} can only be created there once its present blocks are gone"
@@ -90,9 +90,9 @@ fn smaller_than_block(cidr: IpNet, block_size: u8) -> Refused {
 }
 
 /// Refuses a range that something else in the cluster uses, or that no pool can have.
-pub(super) fn has_free_range(snapshot: &Snapshot, cidr: IpNet) -> Result<()> {
+pub(super) fn require_free_range(snapshot: &Snapshot, cidr: IpNet) -> Result<()> {
     let hint = "name a range that nothing else uses, in this cluster or around it";
-    range::is_free(snapshot, cidr).map_err(|refused| refused.hint(hint))
+    range::require_free(snapshot, cidr).map_err(|refused| refused.hint(hint))
 }
 
 /// Refuses block sizes that Calico does not accept (facts section 8), or that do not fit into the CIDR.
@@ -127,7 +127,7 @@ fn suffix_of(cidr: IpNet) -> String {
 
 /// Refuses a new pool that cannot take the users of the old one: the old pool itself, a pool of the other family, an
 /// unusable pool, a pool that overlaps other pools, nodes or services, or a pool that contains blocks of another size.
-pub(super) fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<()> {
+pub(super) fn require_suitable(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<()> {
     if new.name == old.name {
         let message = format!("{} is both the old and the new pool", old.name);
         return Err(Refused::new(message));
@@ -151,8 +151,8 @@ pub(super) fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<()> {
         return Err(smaller_than_block(new.cidr, new.block_size));
     }
 
-    overlaps_none(snapshot, new, new.cidr)?;
-    has_free_range(snapshot, new.cidr)?;
+    require_no_overlap(snapshot, new, new.cidr)?;
+    require_free_range(snapshot, new.cidr)?;
     match of_another_size(snapshot, new).next() {
         Some(block) => Err(block_in_the_way(block, new)),
         None => Ok(()),
@@ -160,7 +160,7 @@ pub(super) fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<()> {
 }
 
 /// Refuses a CIDR that overlaps a pool other than `pool`.
-pub(super) fn overlaps_none(snapshot: &Snapshot, pool: &Pool, cidr: IpNet) -> Result<()> {
+pub(super) fn require_no_overlap(snapshot: &Snapshot, pool: &Pool, cidr: IpNet) -> Result<()> {
     for other in snapshot.pools.iter().map(|stored| &stored.value) {
         if other.name != pool.name && overlap(other.cidr, cidr) {
             let message = format!("{cidr} overlaps {}, the pool {}", other.cidr, other.name);

@@ -31,7 +31,7 @@ pub(super) fn block_in_the_way(block: IpNet, pool: &Pool) -> Refused {
 ///
 /// # Errors
 /// If no pool of a family would remain enabled, or a pool would be created or enabled over blocks of another size.
-pub fn may_become(snapshot: &Snapshot, after: &[Pool]) -> Result<()> {
+pub fn check_pools(snapshot: &Snapshot, after: &[Pool]) -> Result<()> {
     for stored in &snapshot.pools {
         let pool = &stored.value;
         if pool.is_enabled() && !after.iter().any(|other| serves(other, pool.cidr)) {

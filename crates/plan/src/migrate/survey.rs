@@ -15,7 +15,7 @@ use super::capacity::shortage;
 use super::objects::objects_in;
 use super::pools::serves;
 use super::users::users;
-use super::{Detour, Difference, Migration, NodeCapacity, Phase, User, has_room};
+use super::{Detour, Difference, Migration, NodeCapacity, Phase, User, require_room};
 use crate::basis::Basis;
 use crate::refusal::{Refused, Result};
 
@@ -91,11 +91,11 @@ impl Survey {
     ///
     /// # Errors
     /// If a user does not find one.
-    pub fn has_room(&self) -> Result<()> {
+    pub fn require_room(&self) -> Result<()> {
         if !matches!(self.phase, Phase::Create | Phase::Disable) {
             return Ok(());
         }
-        has_room(&self.migration.old.name, &self.capacity)?;
+        require_room(&self.migration.old.name, &self.capacity)?;
 
         let Some(Detour { successor, .. }) = self.migration.detour() else {
             return Ok(());

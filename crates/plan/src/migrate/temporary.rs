@@ -12,7 +12,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_model::words::joined;
 use serde::{Serialize, Serializer};
 
-use super::new_pool::{has_free_range, has_same_cidr, made_of, name_of, require_block_size};
+use super::new_pool::{made_of, name_of, require_block_size, require_free_range, same_cidr_refusal};
 use super::objects::objects_in;
 use super::{Migration, Target};
 use crate::refusal::{Refused, Result};
@@ -74,9 +74,9 @@ pub(super) fn made_for(snapshot: &Snapshot, old: &Pool, block_size: u8, via: Opt
         return Err(Refused::new(message));
     }
     require_block_size(old.cidr, block_size)?;
-    has_free_range(snapshot, old.cidr)?;
+    require_free_range(snapshot, old.cidr)?;
     let Some(cidr) = via else {
-        return Err(has_same_cidr(old, block_size));
+        return Err(same_cidr_refusal(old, block_size));
     };
     if let Some(other) = snapshot.pools.iter().find(|pool| pool.value.cidr == cidr) {
         // The pool has users of its own, which would have to move away together with those of the old pool.

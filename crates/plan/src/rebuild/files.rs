@@ -94,6 +94,7 @@ pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec
     Ok(files)
 }
 
+/// Copies the blocks of a plan from a snapshot, and nothing else.
 fn only_touched_blocks(snapshot: &Snapshot, touched: &BTreeSet<IpNet>) -> Snapshot {
     let mut small = Snapshot {
         datastore: snapshot.datastore,
@@ -107,6 +108,7 @@ fn only_touched_blocks(snapshot: &Snapshot, touched: &BTreeSet<IpNet>) -> Snapsh
     small
 }
 
+/// Copies a plan without its edits of handles and affinities, whose objects are not copied.
 fn only_block_edits(plan: &Plan) -> Plan {
     let mut only_blocks = plan.clone();
     let steps = only_blocks.actions.iter_mut().map(|action| &mut action.step);

@@ -69,6 +69,7 @@ impl Request {
         self.has_block(cidr, owner)
     }
 
+    /// Returns true for an address with a block in scope, or, if it has no block, with a user on a node in scope.
     fn has_address(&self, address: IpAddr, finding: &Finding, index: &Index<'_>) -> bool {
         let blocks = blocks_of(finding);
         // An address in no block has only the node of its user.
@@ -78,6 +79,7 @@ impl Request {
         blocks.into_iter().any(|cidr| self.has_stored_block(cidr, index))
     }
 
+    /// Returns true for a handle with a block in the networks, if the block's owner or a node of the finding is in scope.
     fn has_handle(&self, finding: &Finding, index: &Index<'_>) -> bool {
         let mut blocks = blocks_of(finding);
         blocks.retain(|cidr| self.has_network(*cidr));

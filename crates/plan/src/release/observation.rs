@@ -78,6 +78,7 @@ impl Observations {
         }
     }
 
+    /// Notes the records of a leaked address.
     fn note_address(&mut self, finding: &Finding) {
         let (Subject::Address(address), Evidence::Address(evidence)) = (&finding.subject, &finding.evidence)
         else {
@@ -91,6 +92,7 @@ impl Observations {
         self.addresses.entry(*address).or_default().extend(records);
     }
 
+    /// Notes the revision of a handle that no allocation refers to, or that has wrong counts.
     fn note_handle(&mut self, finding: &Finding) {
         let (Subject::Handle(id), Evidence::Handle(evidence)) = (&finding.subject, &finding.evidence) else {
             return;
@@ -103,6 +105,7 @@ impl Observations {
         }
     }
 
+    /// Notes the revision of an unconfirmed affinity.
     fn note_affinity(&mut self, finding: &Finding) {
         let Evidence::Affinity(evidence) = &finding.evidence else {
             return;

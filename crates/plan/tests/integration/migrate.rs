@@ -9,7 +9,7 @@ use calipam_model::hint::Call;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
 use calipam_plan::migrate::{
-    Migration, Phase, Target, User, UserKind, capacity, clean_up, find, may_become, survey,
+    Migration, Phase, Target, User, UserKind, capacity, check_pools, clean_up, find, survey,
 };
 use calipam_plan::release::Observations;
 use calipam_plan::{SkipReason, configure};
@@ -278,7 +278,7 @@ fn changes_that_leave_a_family_without_pools_or_cover_other_blocks_are_refused()
             .filter(|p| !names.contains(&&*p.name))
             .cloned()
             .collect();
-        may_become(&snapshot, &left).map_err(|refused| refused.to_string())
+        check_pools(&snapshot, &left).map_err(|refused| refused.to_string())
     };
     let last = |pool: &str| Err(format!("without {pool}, no pool of its family would be enabled"));
     assert_eq!(without(&["old"]), Ok(()));
@@ -289,7 +289,7 @@ fn changes_that_leave_a_family_without_pools_or_cover_other_blocks_are_refused()
     let changed = |change: &dyn Fn(&mut Pool)| {
         let mut after = pools.clone();
         change(&mut after[0]);
-        may_become(&snapshot, &after)
+        check_pools(&snapshot, &after)
     };
     assert_eq!(changed(&|old| old.disabled = false), Ok(()));
     for disabled in [true, false] {
@@ -304,7 +304,7 @@ fn changes_that_leave_a_family_without_pools_or_cover_other_blocks_are_refused()
         ..pools[0].clone()
     };
     let after = [&[whole], &pools[1..]].concat();
-    assert_eq!(may_become(&snapshot, &after), Ok(()));
+    assert_eq!(check_pools(&snapshot, &after), Ok(()));
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn allowed_plan(
     stored: &StoredPools,
 ) -> Result<Plan, Refused> {
     if !request.force {
-        survey.has_room()?;
+        survey.require_room()?;
     }
     migrate::plan_pools(&seen.snapshot, &survey.migration, stored, survey.phase)
 }

@@ -37,7 +37,7 @@ pub(crate) async fn write_in_parts(
         let (first, rest_of_run) = run.write_first(first_plan).await?;
         if let Some(rest_of_run) = rest_of_run {
             let second = write_rest(&rest_of_run, criteria, observations, plan, try_plan).await;
-            return finish(&rest_of_run, first, waiting, second).await;
+            return close_and_combine(&rest_of_run, first, waiting, second).await;
         }
         if first.run.is_some() {
             return Ok(first);
@@ -104,7 +104,7 @@ async fn write_rest(
 }
 
 /// Closes the journal, unless the second part has, and combines both parts.
-async fn finish(
+async fn close_and_combine(
     run: &Run<'_>,
     mut first: Repaired,
     waiting: usize,

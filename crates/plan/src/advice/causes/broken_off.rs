@@ -36,6 +36,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     causes.into_iter().flatten().collect()
 }
 
+/// Describes affinities, blocks and handles that were written only in part.
 fn half_done_objects(findings: Vec<(usize, &Finding)>) -> Option<Found> {
     if findings.is_empty() {
         return None;
@@ -47,6 +48,7 @@ fn half_done_objects(findings: Vec<(usize, &Finding)>) -> Option<Found> {
     Some(Found::with_own_remedies(says, findings))
 }
 
+/// Describes handles that count addresses which nothing uses.
 fn unneeded_handles(findings: Vec<(usize, &Finding)>) -> Option<Found> {
     if findings.is_empty() {
         return None;
@@ -58,6 +60,7 @@ fn unneeded_handles(findings: Vec<(usize, &Finding)>) -> Option<Found> {
     Some(Found::with_own_remedies(says, findings))
 }
 
+/// Describes handles that count addresses of a block that does not exist.
 fn handles_of_lost_block(findings: Vec<(usize, &Finding)>) -> Option<Found> {
     if findings.is_empty() {
         return None;
