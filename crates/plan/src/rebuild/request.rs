@@ -79,7 +79,7 @@ impl Request {
         blocks.into_iter().any(|cidr| self.has_stored_block(cidr, index))
     }
 
-    /// Returns true for a handle with a block in the networks, if the block's owner or a node of the finding is in scope.
+    /// Returns true for a handle with a block in the networks whose owner, or a node of the finding, is in scope.
     fn has_handle(&self, finding: &Finding, index: &Index<'_>) -> bool {
         let mut blocks = blocks_of(finding);
         blocks.retain(|cidr| self.has_network(*cidr));

@@ -48,7 +48,7 @@ fn half_done_objects(findings: Vec<(usize, &Finding)>) -> Option<Found> {
     Some(Found::with_own_remedies(says, findings))
 }
 
-/// Describes handles that count addresses which nothing uses.
+/// Describes handles under which no address is recorded.
 fn unneeded_handles(findings: Vec<(usize, &Finding)>) -> Option<Found> {
     if findings.is_empty() {
         return None;
