@@ -7,6 +7,7 @@ use std::sync::Arc;
 use calipam_check::views::{Asking, Explanation, explain};
 use calipam_check::{Code, Finding, PoolChange, Remedy, Scope, Severity, Subject};
 use calipam_model::config::IpamSetting;
+use calipam_model::key::Key;
 use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Snapshot;
 use jiff::SignedDuration;
@@ -224,28 +225,13 @@ impl<'b, 's> Trials<'b, 's> {
         let mut touched = Touched::copy(snapshot, &keys);
         touched.apply(&plan, snapshot.datastore, snapshot.taken_at).ok()?;
         let served = if self.asks_allocator() {
-            let cooldown = SignedDuration::from_secs(self.basis.cooldown);
-            let world = self.world();
-            let now = world.taken_at;
-            let original = Touched::take(world, &keys);
-            touched.put_into(world);
-            // Released addresses are free only after the cooldown.
-            world.taken_at = now.saturating_add(cooldown).unwrap_or(now);
-            let served = self.served();
-            let world = self.world();
-            drop(Touched::take(world, &keys));
-            original.put_into(world);
-            world.taken_at = now;
-            served
+            self.served_by_changes(touched, &keys)
         } else {
             Effect::default()
         };
 
-        let repaired: HashSet<(Code, &Subject)> = plan
-            .changes()
-            .flat_map(|change| &change.repairs)
-            .map(|(code, subject)| (*code, subject))
-            .collect();
+        let repairs = plan.changes().flat_map(|change| &change.repairs);
+        let repaired: HashSet<(Code, &Subject)> = repairs.map(|(code, subject)| (*code, subject)).collect();
         let mut effect = Effect {
             addresses: released(&plan),
             at_once: released_at_once,
@@ -258,6 +244,25 @@ impl<'b, 's> Trials<'b, 's> {
         let repaired = findings.filter(|finding| repaired.contains(&finding.key_ref()));
         effect.resolved.extend(repaired.map(Finding::key));
         Some(effect)
+    }
+
+    /// Changes objects that the allocator reads, asks it, and undoes the change.
+    fn served_by_changes(&mut self, changed: Touched, keys: &HashSet<Key>) -> Effect {
+        let cooldown = SignedDuration::from_secs(self.basis.cooldown);
+        let world = self.world();
+        let now = world.taken_at;
+        let original = Touched::take(world, keys);
+        changed.put_into(world);
+        // Released addresses are free only after the cooldown.
+        world.taken_at = now.saturating_add(cooldown).unwrap_or(now);
+
+        let served = self.served();
+
+        let world = self.world();
+        drop(Touched::take(world, keys));
+        original.put_into(world);
+        world.taken_at = now;
+        served
     }
 
     /// Plans a remedy as its command does; `None` if its command makes no plan of blocks.

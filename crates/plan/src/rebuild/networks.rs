@@ -27,11 +27,15 @@ impl Networks {
     /// each network, in all and on each of `nodes`.
     pub(super) fn new(basis: &Basis<'_>, containers: &BTreeSet<String>, nodes: &BTreeSet<String>) -> Self {
         let mut networks = Self::default();
-        if containers.is_empty() {
-            return networks;
+        if !containers.is_empty() {
+            networks.add_handles(basis, containers);
+            networks.add_records(basis, nodes);
         }
+        networks
+    }
 
-        // The IDs of stored handles.
+    /// Adds the networks in the IDs of stored handles.
+    fn add_handles(&mut self, basis: &Basis<'_>, containers: &BTreeSet<String>) {
         let wanted: HashSet<&str> = containers.iter().map(String::as_str).collect();
         for handle in &basis.snapshot.handles {
             if handle.value.is_deleted() {
@@ -42,21 +46,22 @@ impl Networks {
                 continue;
             };
             if wanted.contains(container) {
-                networks
-                    .by_container
-                    .insert(container.to_owned(), network.to_owned());
+                self.by_container.insert(container.to_owned(), network.to_owned());
             }
             if matches!(Claim::of_handle(&id), Claim::Container(_)) {
                 // Most handles name one of a few networks, so a name is copied only once.
-                if let Some(count) = networks.handle_counts.get_mut(network) {
+                if let Some(count) = self.handle_counts.get_mut(network) {
                     *count += 1;
                 } else {
-                    networks.handle_counts.insert(network.to_owned(), 1);
+                    self.handle_counts.insert(network.to_owned(), 1);
                 }
             }
         }
+    }
 
-        // The handles of allocations in blocks. A record without a node is one of the node that owns the block.
+    /// Adds the networks in the handles of allocations in blocks. A record without a node is one of the node that owns
+    /// the block.
+    fn add_records(&mut self, basis: &Basis<'_>, nodes: &BTreeSet<String>) {
         for block in &basis.context.index.blocks {
             let Some(block) = block.sound else {
                 continue;
@@ -68,14 +73,12 @@ impl Networks {
                 };
                 let node = record.get("node").map(|node| node.to_string());
                 if let Some(node) = node.as_deref().or(owner).filter(|node| nodes.contains(*node)) {
-                    let counts_of_node = networks.record_counts_by_node.entry(node.to_owned());
+                    let counts_of_node = self.record_counts_by_node.entry(node.to_owned());
                     *counts_of_node.or_default().entry(network.clone()).or_default() += 1;
                 }
-                *networks.record_counts.entry(network).or_default() += 1;
+                *self.record_counts.entry(network).or_default() += 1;
             }
         }
-
-        networks
     }
 
     /// Returns the network of a container: from its own handle, or else the most frequent one in records of the node,

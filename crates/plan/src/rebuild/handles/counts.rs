@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use calipam_check::{Code, Subject};
+use calipam_check::{Code, Finding, Subject};
 use calipam_model::IpNet;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
@@ -29,29 +29,31 @@ const CODES: [Code; 5] = [
     Code::HalfDeleted,
 ];
 
+/// Returns true if the finding is in the scope of the request, or about a handle of a block that is created.
+fn is_in_scope(planner: &Planner<'_, '_>, finding: &Finding) -> bool {
+    if planner.request.has(finding, planner.index()) {
+        return true;
+    }
+    blocks_of(finding).iter().any(|cidr| {
+        let planned = planner.blocks.get(cidr);
+        planned.is_some_and(|planned| planned.created.is_some())
+    })
+}
+
 /// Plans the handles. `approved` are clean IDs whose objects with a carriage return may be deleted.
 pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSet<String>) -> Countings {
     let moved = moved(&planner.blocks);
     let mut found: BTreeMap<String, Vec<(Code, Subject)>> = BTreeMap::new();
-    for code in CODES {
-        for finding in planner.basis.findings(code) {
-            let Subject::Handle(id) = &finding.subject else {
-                continue;
-            };
-            let id = clean(id);
-            // A handle of an address that changes, or of a block that is created, is corrected completely.
-            let is_new = |cidr: &IpNet| {
-                planner
-                    .blocks
-                    .get(cidr)
-                    .is_some_and(|planned| planned.created.is_some())
-            };
-            let in_scope =
-                || planner.request.has(finding, planner.index()) || blocks_of(finding).iter().any(is_new);
-            if moved.contains_key(id) || in_scope() {
-                let of_handle = found.entry(id.to_owned()).or_default();
-                of_handle.push(finding.key());
-            }
+    let basis = planner.basis;
+    for finding in CODES.into_iter().flat_map(|code| basis.findings(code)) {
+        let Subject::Handle(id) = &finding.subject else {
+            continue;
+        };
+        // A handle of an address that changes is corrected completely.
+        let id = clean(id);
+        if moved.contains_key(id) || is_in_scope(planner, finding) {
+            let of_handle = found.entry(id.to_owned()).or_default();
+            of_handle.push(finding.key());
         }
     }
     found.retain(|id, of_handle| match planner.uncountable.refusal(id) {
