@@ -126,13 +126,7 @@ async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan>
     }
 
     // Only the users of a pool that is enabled now need other addresses.
-    let enabled_after: BTreeSet<&str> = after
-        .iter()
-        .filter(|pool| pool.is_enabled())
-        .map(|pool| pool.name.as_str())
-        .collect();
-    let is_disabled_by_undo = |pool: &&Pool| pool.is_enabled() && !enabled_after.contains(pool.name.as_str());
-    let Some(first_disabled) = before.iter().find(is_disabled_by_undo) else {
+    let Some(first_disabled) = pool_disabled_by_undo(&before, &after) else {
         return Ok(plan);
     };
     let users = migrate::leaving(&Context::new(&seen, &Options::default()).index, &after);
@@ -143,12 +137,11 @@ async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan>
     }
 
     // The undo depends on the pools that stay as they are.
-    let mut keys: Vec<Key> = Vec::new();
-    for pool in &before {
-        if pool.is_enabled() && after.contains(pool) && keys.len() < migrate::MOST_COMPARED {
-            keys.push(Key::Pool(pool.name.clone()));
-        }
-    }
+    let stay = before
+        .iter()
+        .filter(|pool| pool.is_enabled() && after.contains(pool));
+    let keys = stay.map(|pool| Key::Pool(pool.name.clone()));
+    let keys: Vec<Key> = keys.take(migrate::MOST_COMPARED).collect();
     let stored = access.datastore.stored(&keys).await?;
     let mut unchanged = Vec::new();
     for (key, stored) in keys.into_iter().zip(stored) {
@@ -158,6 +151,14 @@ async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan>
     }
     plan.depend_on(&unchanged);
     Ok(plan)
+}
+
+/// Returns the first enabled pool that is not enabled afterwards.
+fn pool_disabled_by_undo<'p>(before: &'p [Pool], after: &[Pool]) -> Option<&'p Pool> {
+    let enabled = after.iter().filter(|pool| pool.is_enabled());
+    let enabled_after: BTreeSet<&str> = enabled.map(|pool| pool.name.as_str()).collect();
+    let mut pools = before.iter();
+    pools.find(|pool| pool.is_enabled() && !enabled_after.contains(pool.name.as_str()))
 }
 
 /// True if pools may remain as the run wrote them: the pools of a split overlap until the split is undone. `run` is the

@@ -11,6 +11,7 @@ use calipam_model::block::Block;
 use calipam_model::cidr::address_at;
 use calipam_model::edit::{BlockEdit, Condition, Edit, HandleEdit, Precondition};
 use calipam_model::key::Key;
+use calipam_model::snapshot::Revision;
 use calipam_model::words;
 use calipam_model::writable::Object;
 
@@ -113,43 +114,57 @@ impl<'a, 's> BlockSteps<'a, 's> {
                 if before.owner() == after.owner() && before.claim_time() == after.claim_time() {
                     self.assign(before, after);
                 } else {
-                    self.record_assigned(after, |_| true);
-                    let from = before
-                        .owner()
-                        .map_or_else(|| "no owner".to_owned(), ToString::to_string);
-                    let detail = format!("taken over for {}: {from} left it empty", self.holder());
-                    let change = Change::new(Verb::SetBlockOwner, Subject::Block(self.cidr), detail, &[]);
-                    self.changes.insert(0, change);
-                    let after = Box::new(Object::from(after.clone()));
-                    self.edits
-                        .push(Edit::Replace(Key::Block(self.cidr), revision, after));
+                    self.take_over(before, after, revision);
                 }
             }
             (before, Some(after), revision) => {
+                // A block whose deletion stopped half-way is deleted before it is created again.
                 if let (Some(_), Some(revision)) = (before, revision) {
                     let edit = Edit::Delete(Key::Block(self.cidr), revision);
                     let subject = Subject::Block(self.cidr);
                     self.marked
                         .push((edit, Change::new(Verb::DeleteBlock, subject, HALF_DELETED, &[])));
                 }
-                self.record_assigned(after, |_| true);
-                let detail = format!("for {}{}", self.holder(), self.in_pool());
-                let change = Change::new(Verb::CreateBlock, Subject::Block(self.cidr), detail, &[]);
-                self.changes.insert(0, change);
-                let after = Box::new(Object::from(after.clone()));
-                self.edits.push(Edit::Create(Key::Block(self.cidr), after));
+                self.create(after);
             }
-            (Some(before), None, Some(revision)) => {
-                let detail = if before.is_deleted() {
-                    HALF_DELETED.to_owned()
-                } else {
-                    format!("empty, and its pool no longer selects {}", self.request.node)
-                };
-                self.note(Verb::DeleteBlock, Subject::Block(self.cidr), detail);
-                self.edits.push(Edit::Delete(Key::Block(self.cidr), revision));
-            }
+            (Some(before), None, Some(revision)) => self.delete(before, revision),
             _ => {}
         }
+    }
+
+    /// Gives an empty block of another owner to the node.
+    fn take_over(&mut self, before: &Block, after: &Block, revision: Revision) {
+        self.record_assigned(after, |_| true);
+        let from = match before.owner() {
+            Some(owner) => owner.to_string(),
+            None => "no owner".to_owned(),
+        };
+        let detail = format!("taken over for {}: {from} left it empty", self.holder());
+        let change = Change::new(Verb::SetBlockOwner, Subject::Block(self.cidr), detail, &[]);
+        self.changes.insert(0, change);
+        let after = Box::new(Object::from(after.clone()));
+        self.edits
+            .push(Edit::Replace(Key::Block(self.cidr), revision, after));
+    }
+
+    fn create(&mut self, after: &Block) {
+        self.record_assigned(after, |_| true);
+        let detail = format!("for {}{}", self.holder(), self.in_pool());
+        let change = Change::new(Verb::CreateBlock, Subject::Block(self.cidr), detail, &[]);
+        // The block is named before its addresses.
+        self.changes.insert(0, change);
+        let after = Box::new(Object::from(after.clone()));
+        self.edits.push(Edit::Create(Key::Block(self.cidr), after));
+    }
+
+    fn delete(&mut self, before: &Block, revision: Revision) {
+        let detail = if before.is_deleted() {
+            HALF_DELETED.to_owned()
+        } else {
+            format!("empty, and its pool no longer selects {}", self.request.node)
+        };
+        self.note(Verb::DeleteBlock, Subject::Block(self.cidr), detail);
+        self.edits.push(Edit::Delete(Key::Block(self.cidr), revision));
     }
 
     /// Assigns addresses in a block that keeps its owner, or touches the block if no address is new.

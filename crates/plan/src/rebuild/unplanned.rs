@@ -41,25 +41,27 @@ pub(super) fn skipped(
         if is_handled || is_informational || !request.has(finding, &basis.context.index) {
             continue;
         }
-        let (reason, advice, action) = match advice(basis, finding) {
-            Some((reason, advice)) => (reason, advice, suggested_action(finding)),
-            None => (
-                SkipReason::NeedsDecision,
-                "nothing is planned for it",
-                Some(SuggestedAction::ListFindings),
-            ),
-        };
-        let detail = format!("{}; {advice}", finding.message());
-        all_skipped.push(Skipped {
-            suggested_action: action,
-            ..Skipped::finding(finding, reason, detail)
-        });
+        all_skipped.push(skip_unplanned(basis, finding));
     }
 
     all_skipped.extend(skipped_so_far);
     all_skipped.sort();
     all_skipped.dedup_by(|a, b| a.code.is_some() && (a.code, &a.subject) == (b.code, &b.subject));
     all_skipped
+}
+
+/// Skips a finding that the plan leaves, with advice.
+fn skip_unplanned(basis: &Basis<'_>, finding: &Finding) -> Skipped {
+    let message = finding.message();
+    let Some((reason, advice)) = advice(basis, finding) else {
+        let detail = format!("{message}; nothing is planned for it");
+        let skipped = Skipped::finding(finding, SkipReason::NeedsDecision, detail);
+        return skipped.suggesting(SuggestedAction::ListFindings);
+    };
+    Skipped {
+        suggested_action: suggested_action(finding),
+        ..Skipped::finding(finding, reason, format!("{message}; {advice}"))
+    }
 }
 
 /// Returns the reason why a finding stays, and the action that a person has to take. `None` if a rebuild should have

@@ -89,23 +89,44 @@ fn free_on_another_thread<T: Send + 'static>(objects: T) {
 /// Leaves out the steps that are involved in the failure, and those that write the same objects. Returns false if no
 /// step is found to be involved.
 fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
-    let is_involved = |action: &Action| match failed {
+    let involved = plan.actions.iter().map(|action| is_involved(action, failed));
+    let mut is_left_out: Vec<bool> = involved.collect();
+    if !is_left_out.contains(&true) {
+        return false;
+    }
+    leave_out_dependent(&mut is_left_out, &plan.actions);
+
+    let detail = format!("left out, since the trial of the plan failed: {failed}");
+    let actions = std::mem::take(&mut plan.actions);
+    for (action, is_out) in actions.into_iter().zip(is_left_out) {
+        if is_out {
+            plan.skipped.extend(skipped(action, &detail));
+        } else {
+            plan.actions.push(action);
+        }
+    }
+    plan.skipped.sort();
+    plan.skipped.dedup();
+    true
+}
+
+/// Returns true if the step could not be applied, does not repair what it claims, or may cause a new finding.
+fn is_involved(action: &Action, failed: &FailedTrial) -> bool {
+    match failed {
         FailedTrial::Step(error) => action.step.reason == error.step,
         FailedTrial::Refused(refusal) => {
             let mut claims = action.changes.iter().flat_map(|change| &change.repairs);
             claims.any(|repair| refusal.remaining.contains(repair))
                 || refusal.new.iter().any(|finding| may_cause(action, finding))
         }
-    };
-    let mut is_left_out: Vec<bool> = plan.actions.iter().map(is_involved).collect();
-    if !is_left_out.contains(&true) {
-        return false;
     }
+}
 
-    // A handle is written completely or not at all, and an affinity depends on its block. So a step that writes an
-    // object of one that is left out is left out, too, until no further one is found.
+/// Marks the steps that write an object of a step that is left out, until no further one is found: a handle is written
+/// completely or not at all, and an affinity depends on its block.
+fn leave_out_dependent(is_left_out: &mut [bool], actions: &[Action]) {
     let mut keys_of_actions: Vec<HashSet<Key>> = Vec::new();
-    for action in &plan.actions {
+    for action in actions {
         keys_of_actions.push(action.step.edits().map(Edit::key).collect());
     }
     let mut unwritten: HashSet<&Key> = HashSet::new();
@@ -121,19 +142,6 @@ fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
             }
         }
     }
-
-    let detail = format!("left out, since the trial of the plan failed: {failed}");
-    let actions = std::mem::take(&mut plan.actions);
-    for (action, is_out) in actions.into_iter().zip(is_left_out) {
-        if is_out {
-            plan.skipped.extend(skipped(action, &detail));
-        } else {
-            plan.actions.push(action);
-        }
-    }
-    plan.skipped.sort();
-    plan.skipped.dedup();
-    true
 }
 
 /// Returns true if the step changes something that the finding is about or depends on.
