@@ -135,13 +135,7 @@ impl Migration {
             } => {
                 let found = pools.find(|pool| pool.cidr == *cidr && pool.name != old.name);
                 if let Some(pool) = found {
-                    if let Some(wanted) = name
-                        && pool.name != *wanted
-                    {
-                        let message =
-                            format!("{cidr} is the CIDR of the pool {}, not of {wanted}", pool.name);
-                        return Err(Refused::new(message).hint("omit --to-name: the pool exists"));
-                    }
+                    require_stated_name(pool, name.as_deref())?;
                     (pool.clone(), false)
                 } else {
                     let block_size = block_size.unwrap_or(old.block_size);
@@ -149,21 +143,8 @@ impl Migration {
                 }
             }
         };
-        if let (
-            Target::Network {
-                block_size: Some(wanted),
-                ..
-            },
-            false,
-        ) = (target, creates)
-            && *wanted != new.block_size
-        {
-            let message = format!(
-                "the pool {} has blocks of /{}, not of /{wanted}",
-                new.name, new.block_size
-            );
-            let hint = "a pool has one block size; name another CIDR, or omit --block-size";
-            return Err(Refused::new(message).hint(hint));
+        if !creates {
+            require_stated_block_size(&new, target)?;
         }
         require_suitable(snapshot, old, &new)?;
         Ok(Self {
@@ -177,6 +158,38 @@ impl Migration {
     pub fn enables(&self) -> bool {
         !self.creates && self.new.as_ref().is_some_and(|new| new.disabled)
     }
+}
+
+/// Refuses a pool that exists with another name than the operator states.
+fn require_stated_name(pool: &Pool, stated: Option<&str>) -> Result<()> {
+    let Some(wanted) = stated.filter(|stated| *stated != pool.name) else {
+        return Ok(());
+    };
+    let message = format!(
+        "{} is the CIDR of the pool {}, not of {wanted}",
+        pool.cidr, pool.name
+    );
+    Err(Refused::new(message).hint("omit --to-name: the pool exists"))
+}
+
+/// Refuses a pool that exists with another block size than the operator states.
+fn require_stated_block_size(pool: &Pool, target: &Target) -> Result<()> {
+    let Target::Network {
+        block_size: Some(wanted),
+        ..
+    } = target
+    else {
+        return Ok(());
+    };
+    if *wanted == pool.block_size {
+        return Ok(());
+    }
+    let message = format!(
+        "the pool {} has blocks of /{}, not of /{wanted}",
+        pool.name, pool.block_size
+    );
+    let hint = "a pool has one block size; name another CIDR, or omit --block-size";
+    Err(Refused::new(message).hint(hint))
 }
 
 /// The documents of the two pools.

@@ -212,18 +212,8 @@ pub fn find<'s>(
         }
     }
     if follows_annotations {
-        let created: Vec<(&Pool, &Pool)> = pools()
-            .filter_map(|new| Some((made_from(snapshot, new)?, new)))
-            .collect();
-        for (old, new) in &created {
-            // If there are several new pools, the operator has to name the target.
-            let is_only = created.iter().filter(|(other, _)| other.name == old.name).count() == 1;
-            let target = if is_only {
-                Target::Pool(new.name.clone())
-            } else {
-                target.clone()
-            };
-            old_pools.insert(&old.name, (old, target));
+        for (old, new_target) in replaced_pools(snapshot, target) {
+            old_pools.insert(&old.name, (old, new_target));
         }
     }
     for begun in begun_migrations {
@@ -241,6 +231,27 @@ pub fn find<'s>(
         Some(found) => Ok(Some(found)),
         None => Err(none_begun(snapshot)),
     }
+}
+
+/// Returns the pools that new pools were created to replace, each with its new pool as the target.
+fn replaced_pools<'s>(snapshot: &'s Snapshot, stated_target: &Target) -> Vec<(&'s Pool, Target)> {
+    let mut created: Vec<(&Pool, &Pool)> = Vec::new();
+    for new in snapshot.pools.iter().map(|stored| &stored.value) {
+        created.extend(made_from(snapshot, new).map(|old| (old, new)));
+    }
+
+    let mut replaced = Vec::new();
+    for (old, new) in &created {
+        let number_of_new = created.iter().filter(|(other, _)| other.name == old.name).count();
+        // If there are several new pools, the operator has to name the target.
+        let target = if number_of_new == 1 {
+            Target::Pool(new.name.clone())
+        } else {
+            stated_target.clone()
+        };
+        replaced.push((*old, target));
+    }
+    replaced
 }
 
 /// The refusal if no pool shows that a migration has begun. After a clean-up, the old pool is disabled and empty, but it

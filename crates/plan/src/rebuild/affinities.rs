@@ -119,23 +119,15 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             let Some(block) = planner.index().block(key.cidr) else {
                 return false;
             };
-            let edits = vec![
-                Edit::Delete(Key::Block(key.cidr), block.revision.clone()),
-                delete(),
-            ];
             let why = "its node was about to release it, and the block is empty";
             let deletion = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
-            let block_deletion = Change::new(
-                Verb::DeleteBlock,
-                Subject::Block(key.cidr),
-                "this finishes its release",
-                &[],
-            );
-            plan_deletion(
-                planner,
-                key.cidr,
-                Action::new(reason(), edits, vec![deletion, block_deletion]),
-            );
+            let why = "this finishes its release";
+            let block_deletion = Change::new(Verb::DeleteBlock, Subject::Block(key.cidr), why, &[]);
+            // The block first, as in Calico's release.
+            let delete_block = Edit::Delete(Key::Block(key.cidr), block.revision.clone());
+            let edits = vec![delete_block, delete()];
+            let action = Action::new(reason(), edits, vec![deletion, block_deletion]);
+            plan_deletion(planner, key.cidr, action);
             true
         }
         Decision::Confirm => {
