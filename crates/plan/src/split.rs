@@ -73,7 +73,7 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
 
     require_copyable(pool)?;
     let cidrs = parts_of(pool, split.parts)?;
-    blocks_fit(snapshot, pool.cidr, cidrs[0])?;
+    require_blocks_fit(snapshot, pool.cidr, cidrs[0])?;
     range::require_free(snapshot, pool.cidr)
         .map_err(|refused| refused.hint("move its users to a pool with another range, with `migrate`"))?;
     let reason = format!("split of pool {}", pool.name);
@@ -172,7 +172,7 @@ fn parts_of(pool: &Pool, parts: u32) -> Result<Vec<IpNet>, SplitRefusal> {
 }
 
 /// Refuses blocks that span several parts, and would be in no pool. A pool whose block size was changed can have some.
-fn blocks_fit(snapshot: &Snapshot, pool: IpNet, part: IpNet) -> Result<()> {
+fn require_blocks_fit(snapshot: &Snapshot, pool: IpNet, part: IpNet) -> Result<()> {
     let spans = |block: &IpNet| overlap(*block, pool) && block.prefix_len() < part.prefix_len();
     let Some(block) = snapshot.block_cidrs().find(spans) else {
         return Ok(());
