@@ -24,66 +24,87 @@ pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
     if snapshot.datastore == DatastoreKind::Kubernetes || !snapshot.has_read(Source::Pods) {
         return None;
     }
-    let mut nodes: HashSet<&str> = HashSet::new();
-    for node in snapshot.nodes.iter().map(|stored| &stored.value) {
-        nodes.insert(node.kubernetes_name.as_deref().unwrap_or(&node.name));
-    }
-    let is_in_pool = |address: IpAddr| {
-        let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
-        pools.any(|pool| pool.cidr.contains(&address))
-    };
-    let mut owners: HashMap<IpAddr, [String; 2]> = HashMap::new();
-    let mut in_pools = 0;
-    for pod in snapshot.pods.iter().map(|stored| &stored.value) {
-        let runs = pod.ready && !pod.deleting;
-        if !runs || !nodes.contains(pod.node().to_string().as_str()) {
-            continue;
-        }
-        let name = [pod.namespace(), pod.name()].map(|text| text.to_string());
-        for address in pod.addresses() {
-            if is_in_pool(address) {
-                in_pools += 1;
-            }
-            owners.insert(address, name.clone());
-        }
-    }
-
+    let RunningPods { owners, in_pools } = RunningPods::of_snapshot(snapshot);
     // One pod with the same address in both is proof enough.
-    for endpoint in snapshot.endpoints.iter().map(|stored| &stored.value) {
-        for address in endpoint.addresses() {
-            if let Some([namespace, name]) = owners.get(&address)
-                && endpoint.namespace() == *namespace.as_str()
-                && endpoint.pod() == *name.as_str()
-            {
-                return None;
-            }
-        }
-    }
-
-    // So is one record of a pod with its address.
-    let mut has_records = false;
-    let contents = snapshot.blocks.iter().map(|stored| &stored.value.content);
-    for block in contents.filter_map(|content| content.usable()) {
-        for allocation in block.allocations() {
-            if let Some((namespace, name)) = Claim::of(&allocation.attribute).pod() {
-                has_records = true;
-                if owners.get(&allocation.address) == Some(&[namespace, name]) {
-                    return None;
-                }
-            }
-        }
+    let is_recorded = |(address, pod): (IpAddr, [String; 2])| owners.get(&address) == Some(&pod);
+    if has_endpoint(snapshot, &owners) || recorded_pods(snapshot).any(is_recorded) {
+        return None;
     }
 
     if snapshot.kubernetes_is_younger {
         return Some(Doubt::YoungerNodes);
     }
     if in_pools > 0 {
-        Some(Doubt::UnknownPods(in_pools))
-    } else if has_records && !owners.is_empty() {
-        Some(Doubt::PodsOutsidePools(owners.len()))
-    } else {
-        None
+        return Some(Doubt::UnknownPods(in_pools));
     }
+    // Too little is known if no pod has an address, or no block records one.
+    if owners.is_empty() || recorded_pods(snapshot).next().is_none() {
+        return None;
+    }
+    Some(Doubt::PodsOutsidePools(owners.len()))
+}
+
+/// The pods that run on nodes of the snapshot.
+#[derive(Default)]
+struct RunningPods {
+    /// The namespace and name of the pod with each address.
+    owners: HashMap<IpAddr, [String; 2]>,
+    /// The number of addresses in pools.
+    in_pools: usize,
+}
+
+impl RunningPods {
+    fn of_snapshot(snapshot: &Snapshot) -> Self {
+        let mut nodes: HashSet<&str> = HashSet::new();
+        for node in snapshot.nodes.iter().map(|stored| &stored.value) {
+            nodes.insert(node.kubernetes_name.as_deref().unwrap_or(&node.name));
+        }
+
+        let mut running = Self::default();
+        for pod in snapshot.pods.iter().map(|stored| &stored.value) {
+            let runs = pod.ready && !pod.deleting;
+            if !runs || !nodes.contains(pod.node().to_string().as_str()) {
+                continue;
+            }
+            let name = [pod.namespace(), pod.name()].map(|text| text.to_string());
+            for address in pod.addresses() {
+                running.in_pools += usize::from(is_in_pool(snapshot, address));
+                running.owners.insert(address, name.clone());
+            }
+        }
+        running
+    }
+}
+
+fn is_in_pool(snapshot: &Snapshot, address: IpAddr) -> bool {
+    let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
+    pools.any(|pool| pool.cidr.contains(&address))
+}
+
+/// Returns true if one of the pods has an endpoint with its address.
+fn has_endpoint(snapshot: &Snapshot, owners: &HashMap<IpAddr, [String; 2]>) -> bool {
+    for endpoint in snapshot.endpoints.iter().map(|stored| &stored.value) {
+        for address in endpoint.addresses() {
+            if let Some([namespace, name]) = owners.get(&address)
+                && endpoint.namespace() == *namespace.as_str()
+                && endpoint.pod() == *name.as_str()
+            {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// Returns the recorded addresses of pods, each with the namespace and name of its pod.
+fn recorded_pods(snapshot: &Snapshot) -> impl Iterator<Item = (IpAddr, [String; 2])> {
+    let contents = snapshot.blocks.iter().map(|stored| &stored.value.content);
+    let blocks = contents.filter_map(|content| content.usable());
+    let allocations = blocks.flat_map(|block| block.allocations());
+    allocations.filter_map(|allocation| {
+        let (namespace, name) = Claim::of(&allocation.attribute).pod()?;
+        Some((allocation.address, [namespace, name]))
+    })
 }
 
 #[cfg(test)]
