@@ -142,48 +142,60 @@ impl HandlePlan<'_, '_> {
     fn decide(&self, desired: &BTreeMap<IpNet, i64>, is_unchecked: impl Fn(&IpNet) -> bool) -> Decision {
         let is_untouched = |block: &IpNet| !self.moved.contains_key(block) && !is_unchecked(block);
         let is_corrected = !self.repairs.is_empty();
-        let claimed = self.claimed();
-        let knows_moved = self.moved.keys().any(|block| claimed.contains_key(block));
         let mut untouched_counts = self.recorded.clone();
         untouched_counts.retain(|block, _| is_untouched(block));
 
-        match (&self.observed, desired.is_empty(), self.moved.last_key_value()) {
+        match &self.observed {
+            Observed::Object(object) => self.decide_on_object(object, desired, is_untouched),
             // The object has no findings, or they cannot be repaired.
-            (Observed::Stray(_), ..) => Decision::Keep,
-            (Observed::MarkedDeleted(_) | Observed::Missing, ..) if !is_corrected => Decision::Keep,
-
-            (Observed::Object(object), true, None) if is_corrected && claimed.keys().all(&is_untouched) => {
-                Decision::Delete(object.revision.clone())
-            }
-            (Observed::Object(object), true, Some((last, _))) if is_corrected && !knows_moved => {
-                Decision::DeleteAfter(*last, object.revision.clone())
-            }
-            (Observed::Object(object), ..) => {
-                let corrections = self.corrections(&claimed, is_untouched);
-                if corrections.is_empty() {
-                    Decision::Keep
-                } else {
-                    Decision::Correct(object.revision.clone(), corrections)
-                }
-            }
-
-            (Observed::MarkedDeleted(revision), true, _) => Decision::Delete((*revision).clone()),
-            (Observed::MarkedDeleted(_), false, _) => {
-                Decision::Revive(untouched_counts.into_iter().collect())
-            }
-
-            (Observed::Missing, ..) => {
-                let mut handle = Handle::new(self.id);
-                for (block, count) in untouched_counts {
-                    handle.set_count(block, count);
-                }
-                // A handle that only changing blocks record is created with the first of these blocks.
-                if handle.blocks().next().is_none() {
-                    return Decision::Keep;
-                }
-                Decision::Create(handle)
-            }
+            Observed::Stray(_) => Decision::Keep,
+            Observed::MarkedDeleted(_) | Observed::Missing if !is_corrected => Decision::Keep,
+            Observed::MarkedDeleted(revision) if desired.is_empty() => Decision::Delete((*revision).clone()),
+            Observed::MarkedDeleted(_) => Decision::Revive(untouched_counts.into_iter().collect()),
+            Observed::Missing => self.decide_on_missing(untouched_counts),
         }
+    }
+
+    /// Decides on a live object with the handle's clean ID.
+    fn decide_on_object(
+        &self,
+        object: &Versioned<Handle>,
+        desired: &BTreeMap<IpNet, i64>,
+        is_untouched: impl Fn(&IpNet) -> bool,
+    ) -> Decision {
+        let claimed = self.claimed();
+        let is_deleted = desired.is_empty() && !self.repairs.is_empty();
+        let last_moved = self.moved.keys().next_back();
+        if is_deleted && last_moved.is_none() && claimed.keys().all(&is_untouched) {
+            return Decision::Delete(object.revision.clone());
+        }
+        // If it counts moved addresses, it is deleted when their last count is lowered.
+        let counts_moved = self.moved.keys().any(|block| claimed.contains_key(block));
+        if is_deleted
+            && !counts_moved
+            && let Some(last) = last_moved
+        {
+            return Decision::DeleteAfter(*last, object.revision.clone());
+        }
+
+        let corrections = self.corrections(&claimed, is_untouched);
+        if corrections.is_empty() {
+            return Decision::Keep;
+        }
+        Decision::Correct(object.revision.clone(), corrections)
+    }
+
+    /// Decides on a handle without an object. One that only changing blocks record is created with the first of these
+    /// blocks.
+    fn decide_on_missing(&self, untouched_counts: BTreeMap<IpNet, i64>) -> Decision {
+        let mut handle = Handle::new(self.id);
+        for (block, count) in untouched_counts {
+            handle.set_count(block, count);
+        }
+        if handle.blocks().next().is_none() {
+            return Decision::Keep;
+        }
+        Decision::Create(handle)
     }
 
     /// Returns corrections of wrong counts. Without findings to repair, these are only counts of 0, which would keep
