@@ -72,14 +72,19 @@ fn carry_out(command: &Command, call: Call<'_>) -> Result<()> {
         Command::Ipam(IpamCommand::Release(args)) => release::run(args, call),
         Command::Ipam(IpamCommand::Split(args)) => split::run(args, call),
         Command::Ipam(IpamCommand::Configure(args)) => configure::run(args, call),
-        Command::Datastore(DatastoreCommand::Migrate(migrate)) => match migrate {
-            MigrateCommand::Lock => datastore::run(LockAction::Take, call),
-            MigrateCommand::Unlock => datastore::run(LockAction::Restore, call),
-            MigrateCommand::Other(words) => real::run(&format!("datastore migrate {}", words[0].display())),
-        },
+        Command::Datastore(DatastoreCommand::Migrate(command)) => carry_out_migrate(command, call),
         Command::Version(args) if args.poll.is_some() => real::run("version --poll"),
         Command::Version(_) => version::run(call),
         Command::Other(words) => real::run(&words[0].to_string_lossy()),
+    }
+}
+
+/// Carries out a command of `calicoctl datastore migrate`.
+fn carry_out_migrate(command: &MigrateCommand, call: Call<'_>) -> Result<()> {
+    match command {
+        MigrateCommand::Lock => datastore::run(LockAction::Take, call),
+        MigrateCommand::Unlock => datastore::run(LockAction::Restore, call),
+        MigrateCommand::Other(words) => real::run(&format!("datastore migrate {}", words[0].display())),
     }
 }
 

@@ -93,16 +93,18 @@ fn printing(
     console: &Console,
     run: impl Fn(&Console) -> Result<Outcome>,
 ) -> Result<Outcome> {
+    let changes_table = args.no_headers || args.sort_by.is_some();
+    if changes_table && !console.format.is_for_people() {
+        return Err(Failure::usage("--no-headers and --sort-by only apply to tables")
+            .hint("select and sort the output of `-o json` with jq: docs/recipes.md"));
+    }
     let mut console = console.clone();
-    if args.no_headers || args.sort_by.is_some() {
-        if !console.format.is_for_people() {
-            return Err(Failure::usage("--no-headers and --sort-by only apply to tables")
-                .hint("select and sort the output of `-o json` with jq: docs/recipes.md"));
-        }
+    if changes_table {
         console.page.rows_only = args.no_headers;
         // A page is copied everywhere, so it borrows the column. This leak happens only once per process.
         console.page.sort_by = args.sort_by.clone().map(|column| &*column.leak());
     }
+
     let Some(every) = args.watch else {
         return run(&console);
     };
@@ -120,12 +122,9 @@ fn printing(
 /// Starts the log on stderr. It says which server does not answer. With `-vv`, it also contains requests; with `-vvv`,
 /// also messages of libraries, down to TLS frames.
 pub(crate) fn start_log(console: &Console) {
-    let ours = |metadata: &Metadata<'_>| {
-        metadata.target().starts_with("calipam") || *metadata.level() <= Level::WARN
-    };
     let (level, shown): (_, fn(&Metadata<'_>) -> bool) = match console.verbose {
-        0 | 1 => (LevelFilter::WARN, |metadata| metadata.target() == SILENCE),
-        2 => (LevelFilter::DEBUG, ours),
+        0 | 1 => (LevelFilter::WARN, is_about_silence),
+        2 => (LevelFilter::DEBUG, is_own_or_warning),
         _ => (LevelFilter::TRACE, |_| true),
     };
     let console = console.clone();
@@ -138,6 +137,17 @@ pub(crate) fn start_log(console: &Console) {
     if level == LevelFilter::TRACE && log::set_logger(&Libraries).is_ok() {
         log::set_max_level(log::LevelFilter::Trace);
     }
+}
+
+/// True for the message that a server does not answer.
+fn is_about_silence(message: &Metadata<'_>) -> bool {
+    message.target() == SILENCE
+}
+
+/// True for the messages of calipam and the warnings of libraries.
+fn is_own_or_warning(message: &Metadata<'_>) -> bool {
+    // The most important level is the lowest one.
+    message.target().starts_with("calipam") || *message.level() <= Level::WARN
 }
 
 fn write_log_line(level: &dyn Display, target: &str, text: &str) {

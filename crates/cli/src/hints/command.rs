@@ -282,14 +282,23 @@ fn arranged<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
             after_dashes.push(word.to_owned());
         }
         command = command.find_subcommand(word).unwrap_or(command);
-        let takes_value = |arg: &Arg| arg.get_num_args().is_some_and(|values| values.min_values() > 0);
-        is_value = !is_value && !word.contains('=') && find_option(command, word).is_some_and(takes_value);
+        is_value = !is_value && is_value_next(command, word);
     }
     if !after_dashes.is_empty() {
         line.push("--".to_owned());
         line.append(&mut after_dashes);
     }
     line
+}
+
+/// True if a word is an option of a command whose value is the next word.
+fn is_value_next(command: &clap::Command, word: &str) -> bool {
+    let takes_value = |option: &Arg| {
+        option
+            .get_num_args()
+            .is_some_and(|values| values.min_values() > 0)
+    };
+    !word.contains('=') && find_option(command, word).is_some_and(takes_value)
 }
 
 /// Finds an option of a command; `None` if the word is not one.
