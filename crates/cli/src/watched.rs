@@ -32,15 +32,20 @@ impl Watched {
             let revision = cluster.remove("revision");
             last.revision = revision.and_then(|revision| revision.as_str()?.parse().ok());
         }
-        let separator = match &last.content {
-            None => "",
-            Some(last_content) if *last_content == content => return None,
-            Some(_) if format == Format::Yaml => "---\n",
-            Some(_) if format == Format::Json => "",
-            Some(_) => "\n",
+
+        let Some(last_content) = last.content.replace(content) else {
+            // Nothing was printed before the first document.
+            return Some("");
         };
-        last.content = Some(content);
-        Some(separator)
+        if last.content.as_ref() == Some(&last_content) {
+            return None;
+        }
+        match format {
+            Format::Yaml => Some("---\n"),
+            // A JSON document ends by itself.
+            Format::Json => Some(""),
+            _ => Some("\n"),
+        }
     }
 
     /// Returns the revision of the last document; `None` if it has none.

@@ -98,24 +98,29 @@ async fn read(access: Access<'_>, args: &ShowArgs) -> Result<(Snapshot, Subject)
             return Ok((snapshot, subject));
         }
     };
-    // Only everything tells what kind of object a name is of.
-    if !args.quick {
-        let snapshot = calipam_workflow::read(access).await?;
-        let object = object.find(&snapshot)?;
+    if args.quick {
+        let (snapshot, object) = read_around(access, object).await?;
         return Ok((snapshot, Subject::Object(object)));
     }
-    let (snapshot, object) = match object.by_form() {
+    // Only everything tells what kind of object a name is of.
+    let snapshot = calipam_workflow::read(access).await?;
+    let object = object.find(&snapshot)?;
+    Ok((snapshot, Subject::Object(object)))
+}
+
+/// Reads only the objects around an address or a handle. The returned handle has its complete ID.
+async fn read_around(access: Access<'_>, object: Object) -> Result<(Snapshot, Object)> {
+    match object.by_form() {
         Object::Address(address) => {
             let snapshot = calipam_workflow::read_around(access, &Lookup::Address(address)).await?;
-            (snapshot, Object::Address(address))
+            Ok((snapshot, Object::Address(address)))
         }
         Object::Handle(begin) => {
             let (snapshot, id) = calipam_workflow::read_around_handle(access, &begin).await?;
-            (snapshot, Object::Handle(id))
+            Ok((snapshot, Object::Handle(id)))
         }
         _ => unreachable!("--quick with anything but an address or a handle is a usage error"),
-    };
-    Ok((snapshot, Subject::Object(object)))
+    }
 }
 
 /// Returns the sources that a view needs, or `None` if it needs all of them. All sources are also needed if options
