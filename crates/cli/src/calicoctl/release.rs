@@ -92,15 +92,11 @@ fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
         force,
         ..Request::default()
     };
-    let repaired = match carry_out(targets, args.from_report.clone(), "--from-report", call) {
-        Ok(repaired) => repaired,
-        Err(failure) => {
-            return Err(match failure.cause() {
-                Some(UnusableReport { report, objection }) => refused(report, objection),
-                None => failure,
-            });
-        }
-    };
+    let result = carry_out(targets, args.from_report.clone(), "--from-report", call);
+    let repaired = result.map_err(|failure| match failure.cause() {
+        Some(UnusableReport { report, objection }) => refused(report, objection),
+        None => failure,
+    })?;
 
     // An address that is no longer allocated was released since the report, as was wanted.
     for skipped in &repaired.plan.skipped {

@@ -292,19 +292,20 @@ pub(crate) fn read_earlier_report<T>(
         return Ok(None);
     };
 
-    let file = match regular::open(path) {
-        Ok(file) => file,
-        // The first of regular calls that each compare with the last one's report.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && args.writes(path) => {
-            console.note(&format!(
-                "{} does not exist yet: there is nothing to compare with",
-                path.display()
-            ));
-            return Ok(None);
-        }
-        Err(error) => return Err(Failure::io_at("read the report", path)(error)),
-    };
+    let opened = regular::open(path);
+    let is_missing = opened
+        .as_ref()
+        .is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    // The first of regular calls that each compare with the last one's report finds none.
+    if is_missing && args.writes(path) {
+        console.note(&format!(
+            "{} does not exist yet: there is nothing to compare with",
+            path.display()
+        ));
+        return Ok(None);
+    }
 
+    let file = opened.map_err(Failure::io_at("read the report", path))?;
     match read_document(file).and_then(|document| decode(&document)) {
         Ok(report) => Ok(Some(report)),
         Err(reason) => Err(no_report(path, &reason.into())),

@@ -129,19 +129,9 @@ fn options_for_journal(global: &Global, header: &Header, console: &Console) -> G
     if let Some(context) = context_at(&options, header) {
         options.contexts = vec![context];
     }
-
-    // The command line's own settings are enough if they lead to the journal's datastore.
-    if let Ok(settings) = connect::settings(global) {
-        let is_at_journal = match (header.datastore, &settings.target) {
-            (DatastoreKind::Kubernetes, Target::Kubernetes) => options.contexts.is_empty(),
-            (DatastoreKind::Etcd, Target::Etcd(etcd)) | (DatastoreKind::EtcdV2, Target::EtcdV2(etcd)) => {
-                etcd.endpoints.contains(&header.location)
-            }
-            _ => false,
-        };
-        if is_at_journal {
-            return global.clone();
-        }
+    let needs_context = header.datastore == DatastoreKind::Kubernetes && !options.contexts.is_empty();
+    if !needs_context && leads_to_journal(global, header) {
+        return global.clone();
     }
 
     if header.datastore != DatastoreKind::Kubernetes {
@@ -158,6 +148,21 @@ fn options_for_journal(global: &Global, header: &Header, console: &Console) -> G
         "connecting to the journal's datastore: {datastore} {location}{context}"
     ));
     options
+}
+
+/// True if the settings without connection options lead to the journal's datastore. For Kubernetes, only the kind is
+/// compared, since [`context_at`] compares the servers.
+fn leads_to_journal(global: &Global, header: &Header) -> bool {
+    let Ok(settings) = connect::settings(global) else {
+        return false;
+    };
+    match (header.datastore, &settings.target) {
+        (DatastoreKind::Kubernetes, Target::Kubernetes) => true,
+        (DatastoreKind::Etcd, Target::Etcd(etcd)) | (DatastoreKind::EtcdV2, Target::EtcdV2(etcd)) => {
+            etcd.endpoints.contains(&header.location)
+        }
+        _ => false,
+    }
 }
 
 /// Returns the kubeconfig context with the journal's API server, if the current context uses another server.

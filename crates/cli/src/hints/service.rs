@@ -52,17 +52,7 @@ fn steps_for_state(explanation: &ServiceExplanation) -> Vec<String> {
         ServiceState::Served => steps_for_served(explanation),
         ServiceState::NotServed(why) => vec![step_for_controller(*why)],
         ServiceState::NoPool => vec![new_pool::for_services()],
-        ServiceState::Unreadable(why) => {
-            let example = if why.field == request::ADDRESSES {
-                "198.51.100.7"
-            } else {
-                "POOL"
-            };
-            let annotate = annotate(explanation, why.field, "LIST");
-            vec![format!(
-                "correct the annotation, which is a JSON list such as [\"{example}\"]: {annotate}"
-            )]
-        }
+        ServiceState::Unreadable(why) => vec![correct_annotation(explanation, why.field)],
         ServiceState::NotRequested if explanation.unread_wish.is_none() => {
             let annotate = annotate(explanation, request::POOLS_V4, "[\"POOL\"]");
             vec![format!("if Calico is to serve it, name a pool: {annotate}")]
@@ -75,6 +65,17 @@ fn steps_for_state(explanation: &ServiceExplanation) -> Vec<String> {
         | ServiceState::Deleting
         | ServiceState::OtherClass(_) => Vec::new(),
     }
+}
+
+/// Returns the step that corrects an annotation that cannot be read.
+fn correct_annotation(explanation: &ServiceExplanation, field: &str) -> String {
+    let example = if field == request::ADDRESSES {
+        "198.51.100.7"
+    } else {
+        "POOL"
+    };
+    let annotate = annotate(explanation, field, "LIST");
+    format!("correct the annotation, which is a JSON list such as [\"{example}\"]: {annotate}")
 }
 
 /// Returns the step that lists the pods of kube-controllers.
