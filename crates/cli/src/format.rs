@@ -46,7 +46,7 @@ impl Format {
     }
 
     /// Refuses a format that is not in `formats`, the formats of the command `what`.
-    pub(crate) fn is_one_of(self, formats: &[Self], what: &str) -> Result<()> {
+    pub(crate) fn require_one_of(self, formats: &[Self], what: &str) -> Result<()> {
         // A command without documents ignores the option, since a shell alias can add it to every command.
         if formats.is_empty() || formats.contains(&self) {
             return Ok(());

@@ -36,7 +36,7 @@ pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<()> {
             call.console.warn(&hints::text(warning));
         }
     }
-    call.finish(repaired.run)?;
+    call.print_run(repaired.run)?;
     call.print(&confirmation)
 }
 

@@ -119,7 +119,7 @@ impl Call<'_> {
     }
 
     /// Prints the conflicts of a run and the path of its journal on stderr. Fails if any of its steps was not done.
-    fn finish(self, run: Option<Executed>) -> Result<()> {
+    fn print_run(self, run: Option<Executed>) -> Result<()> {
         // What the plan skips has been dealt with before.
         let is_partial = false;
         match repair::outcome(run, is_partial, self.console)? {

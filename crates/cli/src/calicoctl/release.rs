@@ -56,7 +56,7 @@ fn release_address(address: IpAddr, force: bool, call: Call<'_>) -> Result<()> {
     if let Some(skipped) = repaired.plan.skipped.first() {
         return Err(not_released(address, skipped, force));
     }
-    call.finish(repaired.run)?;
+    call.print_run(repaired.run)?;
     call.print(&format!("Successfully released IP address {address}\n"))
 }
 
@@ -107,7 +107,7 @@ fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
         }
     }
     call.print(&message(&repaired))?;
-    call.finish(repaired.run)?;
+    call.print_run(repaired.run)?;
     call.print("You may now unlock the data store.\n")
 }
 

@@ -70,13 +70,8 @@ fn print_next_step(
     let old = migration.old.name.as_str();
     let apply = |from: &str| hints::command(&["migrate", "--apply", "--from", from]);
     if *phase == Phase::Move {
-        for way in ways_to_move(surveyed).iter() {
-            console.hint(way);
-        }
-        console.hint(&format!(
-            "{} shows what is left",
-            hints::command(&["migrate", "--from", old])
-        ));
+        print_ways_to_move(surveyed, console);
+        // The next phase needs all of them to have moved.
         return if applies { Outcome::Refused } else { outcome };
     }
     if !is_complete {
@@ -97,6 +92,18 @@ fn print_next_step(
         _ => console.info("the migration is complete"),
     }
     outcome
+}
+
+/// Prints the ways to move the users of the old pool, and the command that shows which are left.
+fn print_ways_to_move(surveyed: &Surveyed, console: &Console) {
+    for way in ways_to_move(surveyed) {
+        console.hint(&way);
+    }
+    let old = &surveyed.survey.migration.old.name;
+    console.hint(&format!(
+        "{} shows what is left",
+        hints::command(&["migrate", "--from", old])
+    ));
 }
 
 /// Returns the ways to move those users of the old pool that are left.

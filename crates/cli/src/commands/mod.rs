@@ -44,7 +44,7 @@ const COMMANDS_ON_FLEETS: [&str; 5] = ["check", "show", "diff", "history", "expo
 pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Result<Outcome> {
     let Cli { global, command } = cli;
     start_log(console);
-    console.format.is_one_of(Format::of_command(name), name)?;
+    console.format.require_one_of(Format::of_command(name), name)?;
     if global.names_several() && !COMMANDS_ON_FLEETS.contains(&name) {
         let message = format!("--context names several clusters, but `{name}` works on one");
         return Err(Failure::usage(message).hint(
