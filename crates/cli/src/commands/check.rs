@@ -53,7 +53,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
 
     let past = Past::of_call(args.reports.archive.as_deref(), args.reports.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
-    let findings = match findings(args, global, console) {
+    let findings = match check_cluster(args, global, console) {
         Ok(findings) => findings,
         Err(failure) => {
             // This failure is printed first, so that the failure of the check, which matters more, comes last.
@@ -128,7 +128,7 @@ fn print_new(checked: &Checked<'_>, args: &CheckArgs, console: &Console) -> Resu
 
 fn print_with_hints(checked: &Checked<'_>, args: &CheckArgs, console: &Console) -> Result<()> {
     print(checked, !checked.report.findings.is_empty(), args, console)?;
-    advise(checked, console);
+    print_advice(checked, console);
     Ok(())
 }
 
@@ -156,7 +156,7 @@ struct Findings {
 
 /// Checks a cluster, compares the report with an earlier one, and leaves out findings that are not requested.
 /// calicoctl's view contains all findings.
-fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings> {
+fn check_cluster(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings> {
     let checker = Checker::new(&args.options)?;
     let compared_with = args.reports.compare_with.as_deref();
     let earlier = read_earlier_report(&args.reports, console, EarlierReport::decode)?;
@@ -170,7 +170,7 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
             checked.report.changes = Some(changes_since(earlier, &checked, compared_with)?);
         }
         // After the comparison, in which a finding that is not requested would be gone.
-        let not_found = checker.keep(&mut checked.report, &checked.snapshot, console)?;
+        let not_found = checker.keep_requested(&mut checked.report, &checked.snapshot, console)?;
         advice.narrow(&checked.report);
         let is_whole = not_found.is_empty();
         for error in not_found {
@@ -235,7 +235,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Removes findings that are accepted or not requested. Returns an error for each name that was not found.
-    pub(super) fn keep(
+    pub(super) fn keep_requested(
         &self,
         report: &mut Report,
         snapshot: &Snapshot,
@@ -372,7 +372,7 @@ pub(crate) fn print(
 
 /// Prints hints about the report's findings, and a note if the cluster's Calico is newer than calipam knows. Prints
 /// nothing beside formats for programs.
-fn advise(checked: &Checked<'_>, console: &Console) {
+fn print_advice(checked: &Checked<'_>, console: &Console) {
     if !console.format.is_for_people() {
         return;
     }

@@ -62,10 +62,10 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
 /// Runs a command of `calipam`.
 fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<Outcome> {
     match command {
-        IpamCommand::Check(args) => printing(&args.printing, &global, console, |console| {
+        IpamCommand::Check(args) => run_printing(&args.printing, &global, console, |console| {
             check::run(&args, &global, console)
         }),
-        IpamCommand::Show(args) => printing(&args.printing, &global, console, |console| {
+        IpamCommand::Show(args) => run_printing(&args.printing, &global, console, |console| {
             show::run(&args, &global, console)
         }),
         IpamCommand::Diff(args) => diff::run(&args, &global, console),
@@ -87,7 +87,7 @@ fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<O
 
 /// Runs a command with the options for tables and, with `--watch`, again and again. Refuses them where they would have
 /// no effect.
-fn printing(
+fn run_printing(
     args: &PrintingArgs,
     global: &Global,
     console: &Console,

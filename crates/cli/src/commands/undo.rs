@@ -32,26 +32,38 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
     }
 
     let person = Person::new(console, args.writing.yes);
+    let is_cluster_named = args.run.is_none() && hints::names_connection();
     connect::block_on_of(&person, async {
-        if args.run.is_none() && hints::names_connection() {
-            // The connection options name the cluster whose newest run is undone. Its GUID tells which journal that is.
-            let datastore = connect::open(global, console).await?;
-            let guid = calipam_workflow::guid(&datastore).await?;
-            let path = journals::last(&required_folder()?, Some(&guid), console)?;
-            let recorded = Recorded::read(&path)?;
-            return undo(args, &path, recorded, &datastore, &person).await;
+        if is_cluster_named {
+            undo_last_on_cluster(args, global, &person).await
+        } else {
+            undo_journal(args, global, &person).await
         }
-
-        // Without connection options, the journal tells to which datastore to connect.
-        let path = match &args.run {
-            Some(path) => path.clone(),
-            None => journals::last(&required_folder()?, None, console)?,
-        };
-        let recorded = Recorded::read(&path)?;
-        let options = options_for_journal(global, &recorded.header, console);
-        let datastore = connect::open(&options, console).await?;
-        undo(args, &path, recorded, &datastore, &person).await
     })
+}
+
+/// Undoes the newest run on the cluster that the connection options name. Its GUID tells which journal that is.
+async fn undo_last_on_cluster(args: &UndoArgs, global: &Global, person: &Person<'_>) -> Result<Outcome> {
+    let console = person.console;
+    let datastore = connect::open(global, console).await?;
+    let guid = calipam_workflow::guid(&datastore).await?;
+    let path = journals::last(&required_folder()?, Some(&guid), console)?;
+    let recorded = Recorded::read(&path)?;
+    undo(args, &path, recorded, &datastore, person).await
+}
+
+/// Undoes the run of a journal: the named one, or that of the newest run. The journal tells to which datastore to
+/// connect.
+async fn undo_journal(args: &UndoArgs, global: &Global, person: &Person<'_>) -> Result<Outcome> {
+    let console = person.console;
+    let path = match &args.run {
+        Some(path) => path.clone(),
+        None => journals::last(&required_folder()?, None, console)?,
+    };
+    let recorded = Recorded::read(&path)?;
+    let options = options_for_journal(global, &recorded.header, console);
+    let datastore = connect::open(&options, console).await?;
+    undo(args, &path, recorded, &datastore, person).await
 }
 
 /// Returns the folder with the journals of all runs.
@@ -98,11 +110,9 @@ async fn undo(
         console.info("dry run: nothing was changed");
     }
     if undone.run.is_some() {
-        let mut not_undone = Vec::new();
-        for skipped in undone.plan.skipped() {
-            not_undone.push(format!("{}: {}", joined(&skipped.keys, ", "), skipped.reason));
-        }
-        repair::warn_of_each("not undone", not_undone, console);
+        let skipped = undone.plan.skipped().iter();
+        let not_undone = skipped.map(|step| format!("{}: {}", joined(&step.keys, ", "), step.reason));
+        repair::warn_of_each("not undone", not_undone.collect(), console);
     }
     if let Some(max_changes) = undone.exceeds {
         repair::warn_of_limit(max_changes, console);

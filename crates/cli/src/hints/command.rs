@@ -86,15 +86,20 @@ fn same_data(words: &[&str]) -> Vec<&'static str> {
         Some(call) => call.same_data(),
         None => Vec::new(),
     };
-    if let Some(call) = CALL.get()
-        && CLUSTER.get().is_none()
-        && let Some(name) = words.first()
-        && let Some(command) = DEFINITION.find_subcommand(name)
-        && find_option(command, "--fleet").is_some()
+    // A command line for one cluster of the fleet does not name the fleet.
+    if CLUSTER.get().is_none()
+        && takes_fleet(words)
+        && let Some(call) = CALL.get()
     {
         options.extend(call.options(&["fleet", "routed"]));
     }
     options
+}
+
+/// True if the command with these words has the option `--fleet`.
+fn takes_fleet(words: &[&str]) -> bool {
+    let command = words.first().and_then(|name| DEFINITION.find_subcommand(name));
+    command.is_some_and(|command| find_option(command, "--fleet").is_some())
 }
 
 /// True if this call has connection options.
@@ -303,13 +308,14 @@ fn is_value_next(command: &clap::Command, word: &str) -> bool {
 
 /// Finds an option of a command; `None` if the word is not one.
 fn find_option<'c>(command: &'c clap::Command, word: &str) -> Option<&'c Arg> {
-    let is_named = |arg: &&Arg| match word.strip_prefix("--") {
-        Some(long) => arg.get_long() == long.split('=').next(),
-        None => word
-            .strip_prefix('-')
-            .is_some_and(|short| arg.get_short() == short.chars().next()),
-    };
-    command.get_arguments().find(is_named)
+    let mut options = command.get_arguments();
+    if let Some(long) = word.strip_prefix("--") {
+        // The word can also have the value: `--name=value`.
+        let name = long.split('=').next();
+        return options.find(|option| option.get_long() == name);
+    }
+    let short = word.strip_prefix('-')?.chars().next();
+    options.find(|option| option.get_short() == short)
 }
 
 /// True for the words of a command line of this program, whose values may be placeholders.

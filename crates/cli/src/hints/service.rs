@@ -155,20 +155,23 @@ fn name_addresses(explanation: &ServiceExplanation, addresses: &str) -> String {
 fn list_of_addresses(explanation: &ServiceExplanation) -> String {
     let mut quoted = Vec::new();
     for family in &explanation.families {
-        if !family.family.is_needed {
-            continue;
+        if family.family.is_needed {
+            quoted.push(format!("\"{}\"", address_or_placeholder(family)));
         }
-        let given = family.answer().and_then(|answer| answer.outcome.as_ref().ok());
-        let address = if let Some(kept) = family.family.kept.first() {
-            kept.to_string()
-        } else if let Some(given) = given {
-            given.address.to_string()
-        } else {
-            format!("{}-ADDRESS", family.family.family.to_string().to_uppercase())
-        };
-        quoted.push(format!("\"{address}\""));
     }
     format!("[{}]", joined(quoted, ","))
+}
+
+/// Returns the address that a service keeps in a family, the one that it would get, or a placeholder.
+fn address_or_placeholder(family: &FamilyOfService) -> String {
+    if let Some(kept) = family.family.kept.first() {
+        return kept.to_string();
+    }
+    let assigned = family.answer().and_then(|answer| answer.outcome.as_ref().ok());
+    match assigned {
+        Some(assigned) => assigned.address.to_string(),
+        None => format!("{}-ADDRESS", family.family.family.to_string().to_uppercase()),
+    }
 }
 
 fn refusal(family: &FamilyOfService) -> Option<&Refused> {

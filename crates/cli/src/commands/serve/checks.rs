@@ -160,7 +160,7 @@ impl<'a> Checks<'a> {
             mut advice,
             snapshot,
         } = findings;
-        checker.keep(&mut report, &locked(&snapshot), &self.console)?;
+        checker.keep_requested(&mut report, &locked(&snapshot), &self.console)?;
         advice.narrow(&report);
         // Keeps later checks from repeating the notes about entries of `--ignore` that match nothing.
         self.console.quiet = true;

@@ -6,7 +6,7 @@ use calipam_check::views;
 use calipam_datastore::read::Lookup;
 use calipam_history::timeline::Event;
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_workflow::{Access, Activity, Found, Object};
+use calipam_workflow::{Access, Activity, Found, Names, Object};
 
 use super::subject;
 use crate::args::{ShowArgs, Subject};
@@ -31,22 +31,26 @@ pub(crate) async fn show(
         Subject::Object(Object::Address(address)) => events(access, &snapshot, *address).await,
         _ => Vec::new(),
     };
-    // A named node or pool limits the view to itself. For anything else, the options do.
-    let names_of_object = match &subject {
-        Subject::Object(object) => object.names(),
-        _ => None,
-    };
-    let no_namespace = None;
-    let names = names_of_object.unwrap_or_else(|| args.selection.names(no_namespace));
     let Found {
         found: scope,
         not_found,
-    } = names.found(&[&snapshot])?;
+    } = names(args, &subject).found(&[&snapshot])?;
     let outcome = subject::print(&subject, &scope, &snapshot, &events, console)?;
     Ok(Found {
         found: (snapshot, outcome),
         not_found,
     })
+}
+
+/// Returns the names that limit the view. A named node or pool limits it to itself; for anything else, the options do.
+fn names(args: &ShowArgs, subject: &Subject) -> Names {
+    if let Subject::Object(object) = subject
+        && let Some(names) = object.names()
+    {
+        return names;
+    }
+    let no_namespace = None;
+    args.selection.names(no_namespace)
 }
 
 /// Returns the address about which a person is told what a few requests find, before everything is read. `None` for a
