@@ -66,6 +66,7 @@ fn run<T>(
 /// continues.
 static INTERRUPT: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
+/// Waits until a signal has set [`INTERRUPT`].
 async fn interrupted() {
     // The sender is never dropped.
     let _ = INTERRUPT
@@ -178,6 +179,7 @@ pub(crate) async fn open(global: &Global, console: &Console) -> Result<Datastore
     open_by(&settings(global)?, console).await
 }
 
+/// Resolves the settings of the datastore from the command line, the environment and files.
 pub(crate) fn settings(global: &Global) -> Result<Settings> {
     let settings = Settings::resolve(&global.overrides(), &environment(), &LocalFiles);
     Ok(settings.map_err(calipam_datastore::Error::from)?)

@@ -249,7 +249,7 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
     }))
 }
 
-/// The text up to a comment, which begins with `#` after a blank.
+/// Returns the text up to a comment, which begins with `#` after a blank.
 fn without_comment(text: &str) -> &str {
     match text.split_once(" #") {
         Some((content, _)) => content.trim(),
@@ -264,6 +264,7 @@ fn split_quoted(text: &str) -> Option<(String, &str)> {
     Some((first, &text[strings.byte_offset()..]))
 }
 
+/// Returns the day of a time, in UTC as in the file.
 fn day(time: Timestamp) -> Date {
     TimeZone::UTC.to_datetime(time).date()
 }

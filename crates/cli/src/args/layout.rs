@@ -181,10 +181,12 @@ fn unknown_option(error: &clap::Error) -> Option<&str> {
 
 /// Returns the names of the commands whose help shows a long option.
 fn commands_with_option<'c>(definition: &'c Command, name: &str) -> Vec<&'c str> {
-    let has_option = |command: &&Command| {
+    let mut names = Vec::new();
+    for command in definition.get_subcommands().filter(|sub| !sub.is_hide_set()) {
         let mut options = command.get_arguments().filter(|arg| !arg.is_hide_set());
-        options.any(|option| option.get_long() == Some(name))
-    };
-    let commands = definition.get_subcommands().filter(|sub| !sub.is_hide_set());
-    commands.filter(has_option).map(Command::get_name).collect()
+        if options.any(|option| option.get_long() == Some(name)) {
+            names.push(command.get_name());
+        }
+    }
+    names
 }

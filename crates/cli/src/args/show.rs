@@ -112,6 +112,7 @@ pub(super) fn service(text: &str) -> Result<PodName, String> {
     namespaced_name(text, "default/web")
 }
 
+/// Reads `NAMESPACE/NAME`. The error shows an example.
 fn namespaced_name(text: &str, example: &str) -> Result<(String, String), String> {
     let (namespace, name) =
         namespaced(text).ok_or_else(|| format!("expected NAMESPACE/NAME, such as `{example}`"))?;

@@ -20,10 +20,7 @@ const TRIED: &str = "CALIPAM_CALICOCTL_TRIED";
 /// Replaces this process with the real calicoctl and the same arguments. Returns only after a failure. If there is no
 /// real calicoctl, the message names `command`.
 pub(super) fn run(command: &str) -> Result<()> {
-    // Programs that were tried before, in case one of them is a script that runs calipam again.
-    let mut tried: Vec<PathBuf> = env::var_os(TRIED)
-        .map(|paths| env::split_paths(&paths).collect())
-        .unwrap_or_default();
+    let mut tried = tried_before();
     let program = match env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         Some(path) => named(&path, &tried)?,
         None => next_in_path(&tried).ok_or_else(|| missing(command))?,
@@ -39,6 +36,14 @@ pub(super) fn run(command: &str) -> Result<()> {
             .args(env::args_os().skip(1))
             .env(TRIED, tried),
     )))
+}
+
+/// Returns the programs that were tried before, in case one of them is a script that runs calipam again.
+fn tried_before() -> Vec<PathBuf> {
+    match env::var_os(TRIED) {
+        Some(paths) => env::split_paths(&paths).collect(),
+        None => Vec::new(),
+    }
 }
 
 /// Replaces this process with a command. Returns only after a failure.

@@ -70,6 +70,7 @@ pub(super) fn parse_address(text: &str, call: Call<'_>) -> Result<IpAddr> {
     Err(plain_failure(""))
 }
 
+/// Returns the blocks that are not corrupt, and not marked as deleted.
 fn sound_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
     snapshot
         .blocks

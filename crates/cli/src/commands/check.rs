@@ -229,7 +229,7 @@ impl<'a> Checker<'a> {
         calipam_workflow::advise(context, report, &self.names())
     }
 
-    /// The selected part of the cluster.
+    /// Returns the names that select a part of the cluster.
     pub(super) fn names(&self) -> Names {
         self.options.selection.names(self.options.namespace.as_ref())
     }

@@ -82,7 +82,7 @@ impl Cluster {
     }
 }
 
-/// The time limit from the environment. A value that cannot be read has no effect, since a message would garble the
+/// Returns the time limit from the environment. A value that cannot be read has no effect, since a message would garble the
 /// line on which the user is typing.
 fn time_limit() -> Duration {
     let set = std::env::var(TIME_LIMIT_VARIABLE).ok();

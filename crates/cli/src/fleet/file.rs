@@ -86,13 +86,7 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet> {
         let entry = Entry::deserialize(value).map_err(|error| error.to_string());
         match entry.and_then(|entry| entry.into_cluster(folder, base)) {
             Ok(cluster) => clusters.push(cluster),
-            Err(message) => {
-                let cluster = match value["name"].as_str() {
-                    Some(name) => format!("cluster {name:?}"),
-                    None => format!("cluster {}", index + 1),
-                };
-                return Err(invalid(format!("{cluster}: {message}")));
-            }
+            Err(message) => return Err(invalid(format!("{}: {message}", label(value, index)))),
         }
     }
     Ok(Fleet {
@@ -100,6 +94,14 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet> {
         taken,
         ..Fleet::default()
     })
+}
+
+/// Returns the name of an entry in errors: its `name` or, if it has none, its number.
+fn label(entry: &Value, index: usize) -> String {
+    match entry["name"].as_str() {
+        Some(name) => format!("cluster {name:?}"),
+        None => format!("cluster {}", index + 1),
+    }
 }
 
 /// True for a file that describes a fleet, and is no export of a cluster: it is in YAML, and has the fields of a fleet.

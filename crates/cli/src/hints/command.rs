@@ -118,6 +118,7 @@ pub(crate) fn kubectl(words: &str) -> String {
     kubectl_for(call_for_cluster(), words)
 }
 
+/// Formats a command line of kubectl with the connection of a call.
 fn kubectl_for(call: Option<&Call>, words: &str) -> String {
     format!("`{}`", with_connection(call, &format!("kubectl {words}")))
 }
@@ -141,6 +142,7 @@ pub(crate) fn calicoctl(words: &str) -> String {
     calicoctl_for(call_for_cluster(), words)
 }
 
+/// Formats a command line of calicoctl with the connection of a call.
 fn calicoctl_for(call: Option<&Call>, words: &str) -> String {
     let line = format!("calicoctl {words}");
     match call {
@@ -369,7 +371,7 @@ impl Reader {
         calicoctl_for(self.cluster(), words)
     }
 
-    /// The call whose connection command lines repeat. A document of one cluster repeats none.
+    /// Returns the call whose connection command lines repeat. A document of one cluster repeats none.
     fn cluster(self) -> Option<&'static Call> {
         match self {
             Self::Operator => call_for_cluster(),

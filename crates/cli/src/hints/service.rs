@@ -174,6 +174,7 @@ fn address_or_placeholder(family: &FamilyOfService) -> String {
     }
 }
 
+/// Returns the reason why the controller gets no address in a family; `None` if it gets one, or does not ask.
 fn refusal(family: &FamilyOfService) -> Option<&Refused> {
     family.answer()?.outcome.as_ref().err()
 }

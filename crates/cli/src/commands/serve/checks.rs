@@ -107,13 +107,7 @@ impl<'a> Checks<'a> {
         self.revision = None;
         self.processor_time = processor_time();
 
-        // The connection is given back below. It is dropped if this check fails.
-        let last_connection = self.datastore.take();
-        let is_whole_read_due = self.live.as_ref().is_some_and(Live::is_due);
-        let datastore = match last_connection {
-            Some(datastore) if !is_whole_read_due => datastore,
-            _ => connect::open(self.global, &self.console).await?,
-        };
+        let datastore = self.take_connection().await?;
         self.follow(&checker, &datastore).await?;
 
         let findings = match &self.live {
@@ -125,6 +119,17 @@ impl<'a> Checks<'a> {
             self.datastore = Some(datastore);
         }
         self.success(&checker, findings, begin.elapsed())
+    }
+
+    /// Takes the connection of the last check, so that it is dropped if this check fails. Opens another one if there is
+    /// none, or if a complete read is due.
+    async fn take_connection(&mut self) -> Result<Datastore> {
+        let last_connection = self.datastore.take();
+        let is_whole_read_due = self.live.as_ref().is_some_and(Live::is_due);
+        match last_connection {
+            Some(datastore) if !is_whole_read_due => Ok(datastore),
+            Some(_) | None => connect::open(self.global, &self.console).await,
+        }
     }
 
     /// Reads the whole datastore, which cannot be followed, and checks it.
