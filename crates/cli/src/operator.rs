@@ -124,7 +124,7 @@ impl<'a> Person<'a> {
         exit::interrupted_after(so_far.changed()).hint(next)
     }
 
-    /// Returns the failure after a signal has ended a command that only reads. During a recheck, its hint is the command
+    /// Returns the failure after a signal has ended a command that only reads. During a recheck, its hint is the call
     /// that does not wait.
     fn interrupted_read(&self) -> Failure {
         let is_recheck = self.so_far.activity.get() == Some(Activity::Rechecking);

@@ -82,8 +82,8 @@ impl Cluster {
     }
 }
 
-/// Returns the time limit from the environment. A value that cannot be read has no effect, since a message would garble the
-/// line on which the user is typing.
+/// Returns the time limit from the environment. A value that cannot be read has no effect, since a message would
+/// garble the line on which the user is typing.
 fn time_limit() -> Duration {
     let set = std::env::var(TIME_LIMIT_VARIABLE).ok();
     let limit = set.and_then(|text| args::duration::parse(&text).ok());

@@ -75,8 +75,8 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Refuses names that cannot appear in `--ignore` lines, metrics and links, and names that two clusters have. `path`
-    /// is that of the fleet, for the error.
+    /// Refuses names that cannot appear in `--ignore` lines, metrics and links, and names that two clusters have.
+    /// Errors begin with `path`, that of the fleet.
     fn check_names(&self, path: &Path) -> Result<()> {
         let mut names: Vec<&str> = Vec::new();
         for cluster in &self.clusters {

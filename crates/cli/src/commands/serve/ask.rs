@@ -1,13 +1,14 @@
 //! Answers to questions about an address, pod, node or handle, with the same content as the output of `show`. The data
 //! is that of the last successful check or, if the cluster is followed, later data.
 
+use std::borrow::Cow;
+
 use calipam_check::{Scope, views};
 use calipam_model::cidr::parse_address;
 use calipam_model::names::namespaced;
 use calipam_model::snapshot::Snapshot;
 use calipam_workflow::{Failure, Object, Result};
 use percent_encoding::percent_decode_str;
-use std::borrow::Cow;
 
 use crate::format::Format;
 use crate::hints;

@@ -200,7 +200,7 @@ impl Served {
         }
     }
 
-    /// Returns the metrics of the last run, followed by those of the last successful check; `None` before the first run.
+    /// Returns the metrics of the last run, then those of the last successful check; `None` before the first run.
     fn metrics(&self, of_report: Option<&Bytes>) -> io::Result<Option<Bytes>> {
         let Some(run) = &self.run else {
             return Ok(None);
