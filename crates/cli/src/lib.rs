@@ -109,7 +109,7 @@ fn run() -> Result<Outcome> {
         });
     let (cli, name) = match cli {
         Ok(cli) => cli,
-        Err(error) => return exit::command_line(&args::name_commands(&definition, error)),
+        Err(error) => return exit::print_clap_text(&args::name_commands(&definition, error)),
     };
     let console = Console::new(&cli.global);
     let result = commands::run(cli, &name, applet, &console);

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
         Ok(call) => call,
         Err(error) => {
             // For clap, help and version are errors, too.
-            let is_help = matches!(exit::command_line(&error), Ok(Outcome::Clean));
+            let is_help = matches!(exit::print_clap_text(&error), Ok(Outcome::Clean));
             return u8::from(!is_help);
         }
     };
@@ -122,7 +122,7 @@ impl Call<'_> {
     fn print_run(self, run: Option<Executed>) -> Result<()> {
         // What the plan skips has been dealt with before.
         let is_partial = false;
-        match repair::outcome(run, is_partial, self.console)? {
+        match repair::print_run(run, is_partial, self.console)? {
             Outcome::Clean => Ok(()),
             _ => Err(plain_failure(
                 "error: objects changed after they were read, so not everything was done",

@@ -22,8 +22,8 @@ const TRIED: &str = "CALIPAM_CALICOCTL_TRIED";
 pub(super) fn run(command: &str) -> Result<()> {
     let mut tried = tried_before();
     let program = match env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
-        Some(path) => named(&path, &tried)?,
-        None => next_in_path(&tried).ok_or_else(|| missing(command))?,
+        Some(path) => program_of_variable(&path, &tried)?,
+        None => next_in_path(&tried).ok_or_else(|| no_other_calicoctl(command))?,
     };
 
     tried.extend(env::current_exe());
@@ -63,11 +63,11 @@ fn take_over(command: &mut Command) -> io::Error {
 
 /// Returns the program that [`VARIABLE`] names. Fails if it cannot be run, is this program, or was already `tried`,
 /// which would never end.
-fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf> {
+fn program_of_variable(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf> {
     let program = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let problem = if !can_be_run(&program) {
         "is not an executable program"
-    } else if is_this(&program) {
+    } else if is_this_program(&program) {
         "is calipam itself"
     } else if tried.contains(&program) {
         "runs calipam again"
@@ -89,7 +89,7 @@ fn next_in_path(tried: &[PathBuf]) -> Option<PathBuf> {
         let program = folder
             .join("calicoctl")
             .with_extension(env::consts::EXE_EXTENSION);
-        if can_be_run(&program) && !is_this(&program) && !tried.contains(&program) {
+        if can_be_run(&program) && !is_this_program(&program) && !tried.contains(&program) {
             return Some(program);
         }
     }
@@ -97,7 +97,7 @@ fn next_in_path(tried: &[PathBuf]) -> Option<PathBuf> {
 }
 
 /// Creates the failure for a command that needs the real calicoctl, if there is none.
-fn missing(command: &str) -> Failure {
+fn no_other_calicoctl(command: &str) -> Failure {
     Failure::usage(format!(
             "`{}` is a command of the real calicoctl, but this is calipam under its name, and PATH has no other calicoctl",
             escape(command)
@@ -119,7 +119,7 @@ fn can_be_run(program: &Path) -> bool {
 }
 
 /// True if a path leads to this program's file.
-fn is_this(program: &Path) -> bool {
+fn is_this_program(program: &Path) -> bool {
     #[cfg(unix)]
     let file = |path: &Path| {
         use std::os::unix::fs::MetadataExt;

@@ -33,7 +33,7 @@ pub(super) fn run_list(folder: &Path, console: &Console) -> Result<Outcome> {
 ///
 /// # Errors
 /// If there is no such run, or a newer file cannot be read: it may be the journal of a newer run.
-pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Result<PathBuf> {
+pub(super) fn newest_to_undo(folder: &Path, guid: Option<&str>, console: &Console) -> Result<PathBuf> {
     let unreadable = name_unreadable(folder, console)?;
     let mut journals = read(folder)?;
     if let Some(guid) = guid {

@@ -80,7 +80,7 @@ pub(super) fn print_outcome(
     }
     // Not all was done that was asked for, even if every step of the plan was.
     let is_partial = is_refused || !repaired.plan.skipped.is_empty() || repaired.stays_locked;
-    outcome(repaired.run, is_partial, console)
+    print_run(repaired.run, is_partial, console)
 }
 
 /// Prints a plan's document. Before it, prints the plan's warnings if `was_run` is false. A run shows them itself
@@ -180,7 +180,7 @@ pub(crate) fn warn_of_each(problem: &str, subjects: Vec<String>, console: &Conso
 
 /// Prints the warnings of a run, and returns its outcome or failure. `is_partial` is true if something is left to do
 /// even after a complete run.
-pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console) -> Result<Outcome> {
+pub(crate) fn print_run(run: Option<Executed>, is_partial: bool, console: &Console) -> Result<Outcome> {
     let as_planned = if is_partial {
         Outcome::Refused
     } else {

@@ -47,7 +47,7 @@ async fn undo_last_on_cluster(args: &UndoArgs, global: &Global, person: &Person<
     let console = person.console;
     let datastore = connect::open(global, console).await?;
     let guid = calipam_workflow::guid(&datastore).await?;
-    let path = journals::last(&required_folder()?, Some(&guid), console)?;
+    let path = journals::newest_to_undo(&required_folder()?, Some(&guid), console)?;
     let recorded = Recorded::read(&path)?;
     undo(args, &path, recorded, &datastore, person).await
 }
@@ -58,7 +58,7 @@ async fn undo_journal(args: &UndoArgs, global: &Global, person: &Person<'_>) -> 
     let console = person.console;
     let path = match &args.run {
         Some(path) => path.clone(),
-        None => journals::last(&required_folder()?, None, console)?,
+        None => journals::newest_to_undo(&required_folder()?, None, console)?,
     };
     let recorded = Recorded::read(&path)?;
     let options = options_for_journal(global, &recorded.header, console);
@@ -119,7 +119,7 @@ async fn undo(
     }
 
     let is_partial = undone.leaves_something();
-    repair::outcome(undone.run, is_partial, console)
+    repair::print_run(undone.run, is_partial, console)
 }
 
 /// Returns the options with which an undo connects: those of the command line or, if it has no connection options,

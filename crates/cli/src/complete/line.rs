@@ -85,6 +85,7 @@ impl Line {
         }
         false
     }
+
     /// Formats a suggestion for bash to insert: quoted, and without the part that bash keeps.
     pub(super) fn inserted(&self, suggestion: &str) -> String {
         let kept_text = self

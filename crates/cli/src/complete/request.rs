@@ -71,7 +71,7 @@ impl Request {
     }
 
     /// Returns the words between the program and the one to complete.
-    pub(super) fn before(&self) -> &[OsString] {
+    pub(super) fn words_before(&self) -> &[OsString] {
         self.words.get(1..self.index).unwrap_or_default()
     }
 
@@ -108,7 +108,7 @@ impl Request {
     ) -> Place<'c> {
         let mut place = Place::after(command);
         let mut is_after_dashes = false;
-        for word in self.before() {
+        for word in self.words_before() {
             // The word before was an option, and this one is its value.
             if let Some(option) = place.option.take() {
                 on_option(option, word);

@@ -17,7 +17,7 @@ pub(super) fn build(applet: Applet, request: &Request) -> Command {
     let definition = args::tidy(applet.command());
     let cluster = Arc::new(Cluster::of(applet, request));
     let view = View {
-        words_before: request.before(),
+        words_before: request.words_before(),
         options_last: request.current().is_empty(),
         cluster,
     };

@@ -1,13 +1,14 @@
 //! Advice for a pod without an address that cannot be tried: a person has to decide or to correct something.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
 use calipam_assign::{PoolPassedOver, Reason, Refused};
 use calipam_check::views::{Explanation, LeftOfNode, RequestState};
 use calipam_check::{Finding, Remedy};
 use calipam_model::config::IpamSetting;
 use calipam_model::names::namespaced;
 use calipam_model::snapshot::Snapshot;
-use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use super::{Reader, calicoctl, command, kubectl, list_findings, new_pool, remedy, show_address};
 use crate::render::text::shell_word;
