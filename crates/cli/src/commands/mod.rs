@@ -108,15 +108,21 @@ fn run_printing(
     let Some(every) = args.watch else {
         return run(&console);
     };
+    check_watch(global, console.format)?;
+    watch::repeat(every, global, &console, run)
+}
+
+/// Refuses `--watch` for data that can be read only once, and for formats whose documents are not repeated.
+fn check_watch(global: &Global, format: Format) -> Result<()> {
     if global.datastore.as_deref() == Some("-") {
         return Err(Failure::usage("stdin can be read only once: name the file"));
     }
-    if !Format::of_command("show").contains(&console.format) {
+    if !Format::of_command("show").contains(&format) {
         return Err(Failure::usage(
             "--watch prints tables, names, YAML and JSON; `serve` has the other formats",
         ));
     }
-    watch::repeat(every, global, &console, run)
+    Ok(())
 }
 
 /// Starts the log on stderr. It says which server does not answer. With `-vv`, it also contains requests; with `-vvv`,
