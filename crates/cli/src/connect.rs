@@ -53,8 +53,8 @@ fn run<T>(
     })
 }
 
-/// Replaces a failure of work if it is the effect of a signal: ctrl-c on a terminal also ends a credential plugin, whose
-/// failure can arrive before the signal.
+/// Replaces a failure of work if it is the effect of a signal. Ctrl-c on a terminal also ends a credential plugin, and
+/// the plugin's failure can arrive before the signal.
 async fn prefer_signal<T>(result: Result<T>, after_signal: &dyn Fn() -> Failure) -> Result<T> {
     let Err(failure) = &result else {
         return result;

@@ -72,7 +72,7 @@ pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Res
         snapshot,
         format,
     };
-    answer.about(&object, &scope)
+    answer.format_object(&object, &scope)
 }
 
 /// An answer to a question.
@@ -84,12 +84,12 @@ struct Answer<'a> {
 
 impl Answer<'_> {
     /// Formats what the snapshot has about an object. `scope` is that of the object.
-    fn about(&self, object: &Object, scope: &Scope) -> Result<Vec<u8>> {
+    fn format_object(&self, object: &Object, scope: &Scope) -> Result<Vec<u8>> {
         let snapshot = self.snapshot;
         match object {
             Object::Address(address) => {
                 let view = views::address(snapshot, *address);
-                self.of_view(&AddressDetails::new(&view, &[]))
+                self.format_view(&AddressDetails::new(&view, &[]))
             }
             Object::Pod((namespace, name)) => {
                 let pod = (namespace.clone(), name.clone());
@@ -98,22 +98,22 @@ impl Answer<'_> {
                     let message = format!("no address is known for the pod {namespace}/{name}");
                     return Err(Failure::refused(message));
                 }
-                self.of_view(&list)
+                self.format_view(&list)
             }
-            Object::Node(_) => self.of_view(&views::addresses(snapshot, scope, &[])),
-            Object::Pool(_) => self.of_view(&views::pools(snapshot).within(scope)),
-            Object::Network(_) => self.of_view(&views::blocks(snapshot).within(scope)),
+            Object::Node(_) => self.format_view(&views::addresses(snapshot, scope, &[])),
+            Object::Pool(_) => self.format_view(&views::pools(snapshot).within(scope)),
+            Object::Network(_) => self.format_view(&views::blocks(snapshot).within(scope)),
             Object::Handle(id) | Object::Text(id) => {
                 let Some(view) = views::handle(snapshot, id) else {
                     return Err(Failure::refused(format!("handle {id:?} not found")));
                 };
-                self.of_view(&of_handle(&view))
+                self.format_view(&of_handle(&view))
             }
         }
     }
 
     /// Formats a view. A page also has the command that prints the same.
-    fn of_view(&self, view: &impl View) -> Result<Vec<u8>> {
+    fn format_view(&self, view: &impl View) -> Result<Vec<u8>> {
         let document = ViewDocument::new(view, self.snapshot);
         if self.format == Format::Html {
             let command = hints::command(&["show", &self.title]);
