@@ -222,12 +222,7 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
         return Ok(None);
     }
     let (code, after_code) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let (quoted_subject, content) = match split_quoted(after_code.trim()) {
-        // After a quoted subject, `#` begins a comment even without a blank before it.
-        Some((subject, after)) if after.trim_start().starts_with('#') => (Some(subject), ""),
-        Some((subject, after)) => (Some(subject), without_comment(after)),
-        None => (None, without_comment(after_code.trim())),
-    };
+    let (quoted_subject, content) = split_subject(after_code.trim());
     // An unquoted subject can contain blanks, so the words after it are read from the end.
     let (content, until) = split_until(content)?;
     let (content, cluster) = split_cluster(content);
@@ -247,6 +242,16 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
         until,
         line: number,
     }))
+}
+
+/// Splits off the subject if it is quoted. Returns it, and the rest without a comment.
+fn split_subject(text: &str) -> (Option<String>, &str) {
+    match split_quoted(text) {
+        // After a quoted subject, `#` begins a comment even without a blank before it.
+        Some((subject, after)) if after.trim_start().starts_with('#') => (Some(subject), ""),
+        Some((subject, after)) => (Some(subject), without_comment(after)),
+        None => (None, without_comment(text)),
+    }
 }
 
 /// Returns the text up to a comment, which begins with `#` after a blank.

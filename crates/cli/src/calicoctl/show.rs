@@ -11,7 +11,7 @@ use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamSetting;
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_workflow::{read_around, read_sources};
-use comfy_table::CellAlignment::{Left, Right};
+use comfy_table::CellAlignment::{self, Left, Right};
 use jiff::SignedDuration;
 
 use super::args::ShowArgs;
@@ -150,6 +150,16 @@ enum Rows {
     PoolsAndBlocks,
 }
 
+/// The columns of the table of pools and blocks.
+const UTILISATION: [(&str, CellAlignment); 6] = [
+    ("GROUPING", Left),
+    ("CIDR", Left),
+    ("IPS TOTAL", Right),
+    ("IPS IN USE", Right),
+    ("IPS RESERVED", Right),
+    ("IPS FREE", Right),
+];
+
 /// Formats a table with a row for each pool and, if `wanted`, for each of its blocks. Blocks without a pool come last.
 fn utilisation(snapshot: &Snapshot, wanted: Rows) -> String {
     let context = Context::new(snapshot, &Options::default());
@@ -173,15 +183,7 @@ fn utilisation(snapshot: &Snapshot, wanted: Rows) -> String {
         rows.push(row("Block", block, &occupancy.tally(block)));
     }
 
-    let columns = [
-        ("GROUPING", Left),
-        ("CIDR", Left),
-        ("IPS TOTAL", Right),
-        ("IPS IN USE", Right),
-        ("IPS RESERVED", Right),
-        ("IPS FREE", Right),
-    ];
-    draw(&columns, rows)
+    draw(&UTILISATION, rows)
 }
 
 /// Returns the blocks of each pool, and those without one. A block belongs to the first pool that overlaps it.

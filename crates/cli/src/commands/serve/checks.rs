@@ -303,9 +303,8 @@ impl<'a> Checks<'a> {
         // The interval is kept even if the checks then use more of a processor.
         let mut rest = self.rest_for(took).max(shortest_rest).min(longest_rest);
         let begin = Instant::now();
-        while let Some(wait) = self.live.as_ref().and_then(Live::until_confirmable)
+        while let Some(wait) = self.until_confirmable()
             && begin.elapsed() + wait < rest
-            && self.datastore.is_some()
         {
             tokio::time::sleep(wait).await;
             let before = processor_time();
@@ -315,6 +314,12 @@ impl<'a> Checks<'a> {
             rest += rest_after(before).unwrap_or_default();
         }
         tokio::time::sleep(rest.saturating_sub(begin.elapsed())).await;
+    }
+
+    /// Returns the time until the next finding becomes due; `None` if there is none, or no connection to confirm it.
+    fn until_confirmable(&self) -> Option<Duration> {
+        self.datastore.as_ref()?;
+        self.live.as_ref()?.until_confirmable()
     }
 
     /// Waits for a change, in the way that the datastore allows, or until no time is left.
