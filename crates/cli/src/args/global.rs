@@ -155,11 +155,7 @@ fn find_value<'w>(word: &'w str, long: &str, short: Option<char>) -> Option<Valu
 fn joined_value(word: &str, short: char) -> Option<&str> {
     let (flags, value) = word.strip_prefix('-')?.split_once(short)?;
     // These options take no value. After another letter, `short` belongs to the value of that letter's option.
-    if flags.chars().all(|flag| "qvy".contains(flag)) {
-        Some(value)
-    } else {
-        None
-    }
+    flags.chars().all(|flag| "qvy".contains(flag)).then_some(value)
 }
 
 impl Global {

@@ -51,6 +51,7 @@ fn list_suggestions(candidates: &[CompletionCandidate], word: &str) -> (String, 
         let value = candidate.get_value().to_string_lossy();
         // kubectl's scripts add the option again, so they expect only the value.
         let value = value.strip_prefix(option).unwrap_or(&value);
+        // A line break or a tab would begin another suggestion or its description.
         if value.contains(['\n', '\t']) || !value.starts_with(typed) {
             continue;
         }
