@@ -40,26 +40,24 @@ impl Applet {
             .unwrap_or(Self::Calipam)
     }
 
-    /// Returns the words that users type, and then the name of the executable file. kubectl joins the words of a plugin
-    /// with a dash.
-    fn names(self) -> [&'static str; 2] {
-        match self {
-            Self::Calipam => ["calipam"; 2],
-            Self::Ipam => ["ipam"; 2],
-            Self::KubectlIpam => ["kubectl ipam", "kubectl-ipam"],
-            Self::KubectlCalico => ["kubectl calico", "kubectl-calico"],
-            Self::Calicoctl => ["calicoctl"; 2],
-        }
-    }
-
-    /// Returns the name as users type it, such as `kubectl ipam`.
+    /// Returns the name as users type it, such as `kubectl ipam`. kubectl joins the words of a plugin with a dash.
     pub(crate) fn called_as(self) -> &'static str {
-        self.names()[0]
+        match self {
+            Self::KubectlIpam => "kubectl ipam",
+            Self::KubectlCalico => "kubectl calico",
+            Self::Calipam | Self::Ipam | Self::Calicoctl => self.executable(),
+        }
     }
 
     /// Returns the name of the executable file.
     pub(crate) fn executable(self) -> &'static str {
-        self.names()[1]
+        match self {
+            Self::Calipam => "calipam",
+            Self::Ipam => "ipam",
+            Self::KubectlIpam => "kubectl-ipam",
+            Self::KubectlCalico => "kubectl-calico",
+            Self::Calicoctl => "calicoctl",
+        }
     }
 
     /// Returns the program that kubectl runs to complete this plugin; `None` if it is not a plugin.

@@ -47,25 +47,31 @@ fn run<T>(
 ) -> Result<T> {
     runtime()?.block_on(async {
         tokio::select! {
-            result = work => match result {
-                // The work has noticed the signal itself, and says what it has done.
-                Err(failure) if failure.kind == Kind::Interrupted => Err(failure),
-                // Ctrl-c on a terminal also ends a credential plugin. The plugin's failure can arrive before the
-                // signal.
-                Err(_) if tokio::time::timeout(SIGNAL_DELAY, interrupted()).await.is_ok() => {
-                    Err(after_signal())
-                }
-                result => result,
-            },
+            result = work => prefer_signal(result, after_signal).await,
             () = interrupted() => Err(after_signal()),
         }
     })
+}
+
+/// Replaces a failure of work if it is the effect of a signal. Ctrl-c on a terminal also ends a credential plugin, and
+/// the plugin's failure can arrive before the signal.
+async fn prefer_signal<T>(result: Result<T>, after_signal: &dyn Fn() -> Failure) -> Result<T> {
+    let Err(failure) = &result else {
+        return result;
+    };
+    // The work has noticed the signal itself, and says what it has done.
+    if failure.kind == Kind::Interrupted {
+        return result;
+    }
+    let has_signal = tokio::time::timeout(SIGNAL_DELAY, interrupted()).await.is_ok();
+    if has_signal { Err(after_signal()) } else { result }
 }
 
 /// A flag that is set after a signal. The current reads then end, and no further clusters of a fleet are read. Printing
 /// continues.
 static INTERRUPT: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
+/// Waits until a signal has set [`INTERRUPT`].
 async fn interrupted() {
     // The sender is never dropped.
     let _ = INTERRUPT
@@ -178,6 +184,7 @@ pub(crate) async fn open(global: &Global, console: &Console) -> Result<Datastore
     open_by(&settings(global)?, console).await
 }
 
+/// Resolves the settings of the datastore from the command line, the environment and files.
 pub(crate) fn settings(global: &Global) -> Result<Settings> {
     let settings = Settings::resolve(&global.overrides(), &environment(), &LocalFiles);
     Ok(settings.map_err(calipam_datastore::Error::from)?)

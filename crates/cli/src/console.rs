@@ -255,13 +255,17 @@ impl Console {
             FailureForm::Already => return,
         }
         if let Some(hint) = hints::of_failure(failure) {
-            // A hint can contain lines to copy, such as the rules of a role. Names from the datastore cannot add lines,
-            // since they are escaped.
-            let mut lines = hint.lines();
-            self.labelled("hint", HINT, lines.next().unwrap_or_default());
-            for line in lines {
-                self.say(line);
-            }
+            self.hint_of_lines(&hint);
+        }
+    }
+
+    /// Prints a hint that can contain lines to copy, such as the rules of a role. Names from the datastore cannot add
+    /// lines, since they are escaped.
+    fn hint_of_lines(&self, hint: &str) {
+        let mut lines = hint.lines();
+        self.labelled("hint", HINT, lines.next().unwrap_or_default());
+        for line in lines {
+            self.say(line);
         }
     }
 }

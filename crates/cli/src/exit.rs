@@ -54,7 +54,7 @@ pub(crate) fn panicked() -> Failure {
 
 /// Prints clap's text: help and version on stdout, errors on stderr. Returns the failure for an error, which is marked
 /// as printed.
-pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome> {
+pub(crate) fn print_clap_text(error: &clap::Error) -> Result<Outcome> {
     // A reader that has seen enough of the help is no failure.
     if let Err(failed) = error.print()
         && failed.kind() != io::ErrorKind::BrokenPipe

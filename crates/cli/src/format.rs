@@ -45,8 +45,8 @@ impl Format {
         }
     }
 
-    /// Refuses a format that is not in `formats`, the formats of the command `what`.
-    pub(crate) fn is_one_of(self, formats: &[Self], what: &str) -> Result<()> {
+    /// Refuses a format that is not in `formats`, those of the command of this name.
+    pub(crate) fn require_one_of(self, formats: &[Self], command: &str) -> Result<()> {
         // A command without documents ignores the option, since a shell alias can add it to every command.
         if formats.is_empty() || formats.contains(&self) {
             return Ok(());
@@ -59,7 +59,7 @@ impl Format {
         let names = joined(formats.iter().filter_map(name), ", ");
         let format = name(&self).unwrap_or_default();
         Err(Failure::usage(format!(
-            "`{what}` has no format `{format}`; it has {names}"
+            "`{command}` has no format `{format}`; it has {names}"
         )))
     }
 

@@ -184,18 +184,24 @@ fn subject_line(finding: &Finding) -> String {
         return plain;
     }
 
-    let mut line = format!("{} ", entry.code);
-    for c in serde_json::Value::from(entry.subject).to_string().chars() {
-        // JSON leaves some characters unescaped that are unsafe on a terminal.
-        if is_unsafe(c) {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                line.push_str(&format!("\\u{unit:04x}"));
-            }
-        } else {
-            line.push(c);
+    format!("{} {}", entry.code, quoted(entry.subject))
+}
+
+/// Formats a text as a JSON string that is safe for a terminal.
+fn quoted(text: String) -> String {
+    let json = serde_json::Value::from(text).to_string();
+    let mut safe = String::with_capacity(json.len());
+    for c in json.chars() {
+        if !is_unsafe(c) {
+            safe.push(c);
+            continue;
+        }
+        // JSON leaves some unsafe characters as they are, such as those that reverse the direction of text.
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            safe.push_str(&format!("\\u{unit:04x}"));
         }
     }
-    line
+    safe
 }
 
 /// Parses the lines. An error contains the number of the first invalid line, and the reason.
@@ -216,12 +222,8 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
         return Ok(None);
     }
     let (code, after_code) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let (quoted_subject, content) = match split_quoted(after_code.trim()) {
-        // After a quoted subject, `#` begins a comment.
-        Some((subject, after)) if after.trim_start().starts_with('#') => (Some(subject), ""),
-        Some((subject, after)) => (Some(subject), without_comment(after)),
-        None => (None, without_comment(after_code.trim())),
-    };
+    let (quoted_subject, content) = split_subject(after_code.trim());
+    // An unquoted subject can contain blanks, so the words after it are read from the end.
     let (content, until) = split_until(content)?;
     let (content, cluster) = split_cluster(content);
 
@@ -242,7 +244,17 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
     }))
 }
 
-/// The text up to a comment, which begins with `#` after a blank.
+/// Splits off the subject if it is quoted. Returns it, and the rest without a comment.
+fn split_subject(text: &str) -> (Option<String>, &str) {
+    match split_quoted(text) {
+        // After a quoted subject, `#` begins a comment even without a blank before it.
+        Some((subject, after)) if after.trim_start().starts_with('#') => (Some(subject), ""),
+        Some((subject, after)) => (Some(subject), without_comment(after)),
+        None => (None, without_comment(text)),
+    }
+}
+
+/// Returns the text up to a comment, which begins with `#` after a blank.
 fn without_comment(text: &str) -> &str {
     match text.split_once(" #") {
         Some((content, _)) => content.trim(),
@@ -257,6 +269,7 @@ fn split_quoted(text: &str) -> Option<(String, &str)> {
     Some((first, &text[strings.byte_offset()..]))
 }
 
+/// Returns the day of a time, in UTC as in the file.
 fn day(time: Timestamp) -> Date {
     TimeZone::UTC.to_datetime(time).date()
 }

@@ -44,15 +44,9 @@ pub fn main() -> ExitCode {
         return code;
     }
     exit::report_panics();
-    // Under this name, the program has calicoctl's command line and exit codes.
     let program = std::env::args_os().next().unwrap_or_default();
     if Applet::of(program) == Applet::Calicoctl {
-        hints::remember_name(Applet::Calicoctl);
-        let result = catch_unwind(AssertUnwindSafe(|| calicoctl::run(std::env::args_os())));
-        return match result {
-            Ok(code) if !exit::has_panicked() => ExitCode::from(code),
-            _ => ExitCode::FAILURE,
-        };
+        return run_as_calicoctl();
     }
 
     let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(exit::panicked()));
@@ -61,6 +55,17 @@ pub fn main() -> ExitCode {
         console::print_failure(failure, code, std::env::args_os().skip(1));
     }
     ExitCode::from(code)
+}
+
+/// Runs the program with calicoctl's command line and exit codes.
+fn run_as_calicoctl() -> ExitCode {
+    hints::remember_name(Applet::Calicoctl);
+    let result = catch_unwind(AssertUnwindSafe(|| calicoctl::run(std::env::args_os())));
+    match result {
+        // A thread can panic without ending the command.
+        Ok(code) if !exit::has_panicked() => ExitCode::from(code),
+        _ => ExitCode::FAILURE,
+    }
 }
 
 /// Returns the definition of the command line, for man pages.
@@ -104,7 +109,7 @@ fn run() -> Result<Outcome> {
         });
     let (cli, name) = match cli {
         Ok(cli) => cli,
-        Err(error) => return exit::command_line(&args::name_commands(&definition, error)),
+        Err(error) => return exit::print_clap_text(&args::name_commands(&definition, error)),
     };
     let console = Console::new(&cli.global);
     let result = commands::run(cli, &name, applet, &console);

@@ -111,15 +111,7 @@ impl<'a> Person<'a> {
     pub(crate) fn interrupted(&self) -> Failure {
         let so_far = &self.so_far;
         if !so_far.tells_changes {
-            // calicoctl has no option for it.
-            let rechecks = so_far.activity.get() == Some(Activity::Rechecking) && !self.is_script;
-            if !rechecks {
-                return exit::interrupted();
-            }
-            let command = rerun::replacing("settle", &["--settle", "0"]);
-            return exit::interrupted().hint(format!(
-                "{command} does not wait, and also reports changes in progress"
-            ));
+            return self.interrupted_read();
         }
 
         if let Some(journal) = &*so_far.journal.borrow() {
@@ -130,6 +122,20 @@ impl<'a> Person<'a> {
         let elsewhere = so_far.elsewhere.borrow().clone();
         let next = elsewhere.unwrap_or_else(|| "to go on, run the command again".to_owned());
         exit::interrupted_after(so_far.changed()).hint(next)
+    }
+
+    /// Returns the failure after a signal has ended a command that only reads. During a recheck, its hint is the call
+    /// that does not wait.
+    fn interrupted_read(&self) -> Failure {
+        let is_recheck = self.so_far.activity.get() == Some(Activity::Rechecking);
+        // calicoctl has no option that shortens the wait.
+        if self.is_script || !is_recheck {
+            return exit::interrupted();
+        }
+        let command = rerun::replacing("settle", &["--settle", "0"]);
+        exit::interrupted().hint(format!(
+            "{command} does not wait, and also reports changes in progress"
+        ))
     }
 
     /// Announces a long wait even with `--quiet`, unless the workflow has announced it. Of the waits before a recheck
@@ -202,6 +208,32 @@ impl Person<'_> {
                 .say("This restores `datastoreReady` to its value before that run.");
         }
     }
+
+    /// Warns that the datastore stays locked, and says how to unlock it.
+    fn tell_lock_stays(&self) {
+        // A script cannot be asked.
+        if self.is_script {
+            let unlock = hints::calicoctl("datastore migrate unlock");
+            self.console
+                .warn(&format!("the datastore stays locked: {unlock} unlocks it"));
+            return;
+        }
+        self.console
+            .warn("the datastore stays locked: `--yes` does not remove a lock");
+        self.console.hint(&format!(
+            "to remove it, run {} on a terminal and confirm",
+            rerun::without("yes")
+        ));
+    }
+
+    /// Returns the complete plan that a question is about, if only a part of it was shown.
+    fn plan_to_list(&self, question: &Question) -> Option<String> {
+        // A question about a lock is not about the plan that was shown.
+        if question.change == ProposedChange::Unlock {
+            return None;
+        }
+        self.complete_plan.borrow().clone()
+    }
 }
 
 impl Operator for Person<'_> {
@@ -233,18 +265,7 @@ impl Operator for Person<'_> {
             } => self.tell_second_read(addresses, after, kind),
             Event::LongWait { activity, time } => self.announce_wait(activity, time),
             Event::StaleLock(lock) => self.tell_stale_lock(lock),
-            // A script cannot be asked.
-            Event::LockStays if self.is_script => {
-                let unlock = hints::calicoctl("datastore migrate unlock");
-                console.warn(&format!("the datastore stays locked: {unlock} unlocks it"));
-            }
-            Event::LockStays => {
-                console.warn("the datastore stays locked: `--yes` does not remove a lock");
-                console.hint(&format!(
-                    "to remove it, run {} on a terminal and confirm",
-                    rerun::without("yes")
-                ));
-            }
+            Event::LockStays => self.tell_lock_stays(),
         }
     }
 
@@ -298,12 +319,7 @@ impl Operator for Person<'_> {
             }
             self.can_agree()?;
 
-            // A question about a lock is not about the plan that was shown.
-            let complete_plan = if question.change == ProposedChange::Unlock {
-                None
-            } else {
-                self.complete_plan.borrow().clone()
-            };
+            let complete_plan = self.plan_to_list(&question);
             let choices = if complete_plan.is_some() { "y/N/l" } else { "y/N" };
             let failure = Failure::io("ask");
             loop {

@@ -73,11 +73,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
             return Err(io::ErrorKind::IsADirectory.into());
         }
         if !existing.is_file() {
-            // A pipe or device, such as /dev/stdout, has no old content to keep.
-            let device = OpenOptions::new().write(true).open(path)?;
-            let mut out = BufWriter::with_capacity(BUFFER, device);
-            write(&mut out)?;
-            return out.flush();
+            return write_device(path, write);
         }
     }
 
@@ -100,6 +96,14 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         synced => synced,
     }
+}
+
+/// Writes to a pipe or device, such as /dev/stdout, which has no old content to keep.
+fn write_device(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let device = OpenOptions::new().write(true).open(path)?;
+    let mut out = BufWriter::with_capacity(BUFFER, device);
+    write(&mut out)?;
+    out.flush()
 }
 
 /// The maximum number of links that are followed, as in Linux.

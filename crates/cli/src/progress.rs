@@ -75,10 +75,7 @@ impl Meter for Bar {
             // The number of objects is only estimated, so there is no bar.
             Activity::Reading | Activity::CheckingCluster | Activity::Exporting => {
                 self.bar.set_position(done);
-                self.message(expected, || match expected {
-                    0 => "objects".to_owned(),
-                    expected => format!("of about {} objects", HumanCount(expected)),
-                });
+                self.message(expected, || objects(expected));
             }
             // Of a wait, in milliseconds, the seconds that are left are shown.
             Activity::Rechecking | Activity::Confirming | Activity::WaitingForSecondRead => {
@@ -96,6 +93,14 @@ impl Meter for Bar {
     fn end(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// Formats the expected number of objects; it is 0 if it is not known.
+fn objects(expected: u64) -> String {
+    if expected == 0 {
+        return "objects".to_owned();
+    }
+    format!("of about {} objects", HumanCount(expected))
 }
 
 /// Formats `14 min 59 s`.

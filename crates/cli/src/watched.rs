@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use calipam_model::parallel::lock;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::format::Format;
 use crate::render::document::{self, Document};
@@ -20,6 +20,11 @@ struct Last {
     revision: Option<i64>,
 }
 
+/// Removes the revision of a cluster's data, and returns it; `None` if there is none.
+fn take_revision(cluster: &mut Map<String, Value>) -> Option<i64> {
+    cluster.remove("revision")?.as_str()?.parse().ok()
+}
+
 impl Watched {
     /// Remembers this document as the last one that was printed, and returns the text to print before it: what
     /// separates it from the one before. `None` if both have the same content, and it is not to be printed.
@@ -29,18 +34,22 @@ impl Watched {
         // The time and the revision change even if nothing else does.
         if let Some(cluster) = content.get_mut("cluster").and_then(Value::as_object_mut) {
             cluster.remove("takenAt");
-            let revision = cluster.remove("revision");
-            last.revision = revision.and_then(|revision| revision.as_str()?.parse().ok());
+            last.revision = take_revision(cluster);
         }
-        let separator = match &last.content {
-            None => "",
-            Some(last_content) if *last_content == content => return None,
-            Some(_) if format == Format::Yaml => "---\n",
-            Some(_) if format == Format::Json => "",
-            Some(_) => "\n",
+
+        let Some(last_content) = last.content.replace(content) else {
+            // Nothing was printed before the first document.
+            return Some("");
         };
-        last.content = Some(content);
-        Some(separator)
+        if last.content.as_ref() == Some(&last_content) {
+            return None;
+        }
+        match format {
+            Format::Yaml => Some("---\n"),
+            // A JSON document ends by itself.
+            Format::Json => Some(""),
+            _ => Some("\n"),
+        }
     }
 
     /// Returns the revision of the last document; `None` if it has none.

@@ -92,15 +92,22 @@ pub(crate) enum FailOn {
 impl FailOn {
     /// True if the most severe finding requires exit code 1.
     pub(crate) fn fails(self, worst: Option<Severity>) -> bool {
-        let limit = match self {
-            Self::Critical => Severity::Critical,
-            Self::Error => Severity::Error,
-            Self::Warning => Severity::Warning,
-            Self::Info => Severity::Info,
-            Self::Never => return false,
+        let (Some(limit), Some(worst)) = (self.severity(), worst) else {
+            return false;
         };
         // The most severe finding is the least in the order of severities.
-        worst.is_some_and(|worst| worst <= limit)
+        worst <= limit
+    }
+
+    /// Returns the lowest severity that requires exit code 1; `None` if none does.
+    fn severity(self) -> Option<Severity> {
+        match self {
+            Self::Critical => Some(Severity::Critical),
+            Self::Error => Some(Severity::Error),
+            Self::Warning => Some(Severity::Warning),
+            Self::Info => Some(Severity::Info),
+            Self::Never => None,
+        }
     }
 }
 

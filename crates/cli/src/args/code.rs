@@ -30,11 +30,7 @@ impl TypedValueParser for CodeParser {
             Some(long) => format!("--{long}: "),
             None => String::new(),
         };
-        let list = format!("{} lists all of them", hints::command_elsewhere(&["explain"]));
-        let hint = match nearest(&lowercase) {
-            Some(code) => format!("did you mean `{code}`? {list}"),
-            None => list,
-        };
+        let hint = hint(&lowercase);
         let message = format!("{option}{unknown}\n{HINT}hint:{HINT:#} {hint}\n");
         Err(clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command))
     }
@@ -45,6 +41,15 @@ impl TypedValueParser for CodeParser {
                 .iter()
                 .map(|code| PossibleValue::new(code.name()).help(code.summary())),
         ))
+    }
+}
+
+/// Formats the hint for an unknown rule: a similar one, if there is any, and the list of all.
+fn hint(unknown: &str) -> String {
+    let list = format!("{} lists all of them", hints::command_elsewhere(&["explain"]));
+    match nearest(unknown) {
+        Some(code) => format!("did you mean `{code}`? {list}"),
+        None => list,
     }
 }
 

@@ -115,19 +115,10 @@ pub(crate) fn value_in_words<V: ValueEnum>(
         .take_while(|word| word != "--");
     let mut last_valid = None;
     while let Some(word) = words.next() {
-        // The value is the next word, or a part of this one: `--output json`, `--output=json`, `-o json`, `-ojson`.
-        let value = if let Some(name) = word.strip_prefix("--") {
-            match name.strip_prefix(long) {
-                Some("") => words.next(),
-                Some(assignment) => assignment.strip_prefix('=').map(str::to_owned),
-                None => None,
-            }
-        } else {
-            match short.and_then(|short| joined_value(&word, short)) {
-                Some("") => words.next(),
-                Some(value) => Some(value.trim_start_matches('=').to_owned()),
-                None => None,
-            }
+        let value = match find_value(&word, long, short) {
+            Some(ValuePlace::SameWord(value)) => Some(value.to_owned()),
+            Some(ValuePlace::NextWord) => words.next(),
+            None => None,
         };
         if let Some(valid) = value.and_then(|value| V::from_str(&value, false).ok()) {
             last_valid = Some(valid);
@@ -136,15 +127,35 @@ pub(crate) fn value_in_words<V: ValueEnum>(
     last_valid
 }
 
+/// The place of an option's value on the command line.
+enum ValuePlace<'w> {
+    /// `--output=json`, `-ojson`
+    SameWord(&'w str),
+    /// `--output json`, `-o json`
+    NextWord,
+}
+
+/// Finds the place of an option's value; `None` if the word does not have this option.
+fn find_value<'w>(word: &'w str, long: &str, short: Option<char>) -> Option<ValuePlace<'w>> {
+    if let Some(name) = word.strip_prefix("--") {
+        let rest = name.strip_prefix(long)?;
+        if rest.is_empty() {
+            return Some(ValuePlace::NextWord);
+        }
+        // Without `=`, this is another option, with a longer name.
+        return rest.strip_prefix('=').map(ValuePlace::SameWord);
+    }
+    match joined_value(word, short?)? {
+        "" => Some(ValuePlace::NextWord),
+        value => Some(ValuePlace::SameWord(value.trim_start_matches('='))),
+    }
+}
+
 /// Returns the text after a short option in a word, such as `json` in `-vojson`; `None` if the word has no such option.
 fn joined_value(word: &str, short: char) -> Option<&str> {
     let (flags, value) = word.strip_prefix('-')?.split_once(short)?;
     // These options take no value. After another letter, `short` belongs to the value of that letter's option.
-    if flags.chars().all(|flag| "qvy".contains(flag)) {
-        Some(value)
-    } else {
-        None
-    }
+    flags.chars().all(|flag| "qvy".contains(flag)).then_some(value)
 }
 
 impl Global {

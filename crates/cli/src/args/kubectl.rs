@@ -95,16 +95,24 @@ const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Reads a timeout as kubectl does: a plain number means seconds, and 0 means no limit. The error is kubectl's.
 fn request_timeout(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().map(Duration::from_secs).ok();
-    let time = seconds.or_else(|| Duration::try_from(duration::parse(text).ok()?).ok());
-    match time {
-        Some(Duration::ZERO) => Ok(NO_LIMIT),
-        // A year is as good as no limit, and does not overflow where it is added to a time.
-        Some(time) => Ok(time.min(NO_LIMIT)),
-        None => Err("Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a \
-                     corresponding time unit (e.g. 1s | 2m | 3h)"
-            .into()),
+    let Some(time) = seconds_or_duration(text) else {
+        return Err("Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a \
+                    corresponding time unit (e.g. 1s | 2m | 3h)"
+            .into());
+    };
+    if time.is_zero() {
+        return Ok(NO_LIMIT);
     }
+    // A year is as good as no limit, and does not overflow where it is added to a time.
+    Ok(time.min(NO_LIMIT))
+}
+
+/// Reads a number of seconds, or a duration such as `2m`.
+fn seconds_or_duration(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    Duration::try_from(duration::parse(text).ok()?).ok()
 }
 
 #[cfg(test)]

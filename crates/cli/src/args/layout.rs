@@ -17,6 +17,9 @@ const GLOBAL: &str = "Global options";
 /// Commands that read no data.
 const READ_NOTHING: [&str; 2] = ["completion", "install-links"];
 
+/// The IDs of the connection options that name files.
+const OPTIONS_OF_FILES: [&str; 5] = ["config", "etcd_cacert", "etcd_cert", "etcd_key", "kubeconfig"];
+
 /// The help of `--node` in `release`, in which the node can also be the target.
 const OF_RELEASED_NODE: &str = "On its own: everything that belongs to this deleted node. With another target: only what concerns this node, deleted or not. Can be \
      repeated; wildcards `*`, `?`";
@@ -25,33 +28,25 @@ const OF_RELEASED_NODE: &str = "On its own: everything that belongs to this dele
 /// [`Command::build`].
 pub(crate) fn tidy(mut command: Command) -> Command {
     command.build();
-    tidy_subcommands(&mut command, &KubectlArgs::ids())
+    tidy_subcommands(command, &KubectlArgs::ids())
 }
 
 /// Tidies the help of the commands below a command, at any depth: the order of their options, the formats that they
 /// have, and the options that the short help leaves out. `kubectl` has the IDs of kubectl's options, which fill a
 /// screen.
-fn tidy_subcommands(command: &mut Command, kubectl: &[String]) -> Command {
-    let names: Vec<String> = command
-        .get_subcommands()
-        .map(|sub| sub.get_name().to_owned())
-        .collect();
-    // clap changes a command by value.
-    let mut command = std::mem::take(command).mut_args(|arg| match arg.get_id().as_str() {
+fn tidy_subcommands(command: Command, kubectl: &[String]) -> Command {
+    let command = command.mut_args(|arg| match arg.get_id().as_str() {
         "output" => arg.value_parser(FormatParser(&Format::COMMON)),
         id if kubectl.iter().any(|option| option == id) => arg.hide_short_help(true),
         _ => arg,
     });
-    for name in names {
-        command = command.mut_subcommand(name, |mut sub| {
-            if sub.has_subcommands() {
-                tidy_subcommands(&mut sub, kubectl)
-            } else {
-                own_options_first(sub, kubectl)
-            }
-        });
-    }
-    command
+    command.mut_subcommands(|sub| {
+        if sub.has_subcommands() {
+            tidy_subcommands(sub, kubectl)
+        } else {
+            own_options_first(sub, kubectl)
+        }
+    })
 }
 
 /// Puts a command's own options before those that all commands have, and hides options that it does not use.
@@ -59,31 +54,36 @@ fn own_options_first(command: Command, kubectl: &[String]) -> Command {
     let name = command.get_name().to_owned();
     let reads_datastore = !READ_NOTHING.contains(&name.as_str());
     let formats = Format::of_command(&name);
-    command.mut_args(|arg| {
-        let id = arg.get_id().as_str();
-        let is_of_kubectl = kubectl.iter().any(|option| option == id);
-        match id {
-            "output" if formats.is_empty() => arg.hide(true),
-            "output" => arg.value_parser(FormatParser(formats)).help_heading(GLOBAL),
-            "verbose" | "quiet" | "color" | "help" => arg.help_heading(GLOBAL),
-            _ if !reads_datastore && arg.get_help_heading() == Some(CONNECTION) => arg.hide(true),
-            _ if is_of_kubectl => arg.hide_short_help(true),
-            "nodes" if name == "release" => arg.help(OF_RELEASED_NODE).help_heading(TARGETS),
-            "nodes" | "selector" if name == "show" => {
-                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-                arg.help(format!("{help}. On its own: the addresses on the selected nodes"))
-            }
-            // Only `check` compares clusters with each other.
-            "routed" if name != "check" => arg.hide(true),
-            // Keeps the help short: `simulate` seldom reads a cluster.
-            "config" | "etcd_cacert" | "etcd_cert" | "etcd_key" | "kubeconfig" if name == "simulate" => {
-                arg.hide_short_help(true)
-            }
-            // Keeps the help within two screens.
-            "parallel" | "cluster_timeout" if name == "history" => arg.hide(true),
-            _ => arg,
-        }
+    command.mut_args(|arg| match arg.get_id().as_str() {
+        "output" if formats.is_empty() => arg.hide(true),
+        "output" => arg.value_parser(FormatParser(formats)).help_heading(GLOBAL),
+        "verbose" | "quiet" | "color" | "help" => arg.help_heading(GLOBAL),
+        _ if !reads_datastore && arg.get_help_heading() == Some(CONNECTION) => arg.hide(true),
+        // kubectl's options would fill the screen.
+        id if kubectl.iter().any(|option| option == id) => arg.hide_short_help(true),
+        _ => adapt_help(arg, &name),
     })
+}
+
+/// Changes the help of an option that differs between commands, for the command of this name.
+fn adapt_help(arg: Arg, command: &str) -> Arg {
+    let id = arg.get_id().as_str();
+    // Only `check` compares clusters with each other.
+    if id == "routed" && command != "check" {
+        return arg.hide(true);
+    }
+    match command {
+        "release" if id == "nodes" => arg.help(OF_RELEASED_NODE).help_heading(TARGETS),
+        "show" if ["nodes", "selector"].contains(&id) => {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            arg.help(format!("{help}. On its own: the addresses on the selected nodes"))
+        }
+        // Keeps the help short: `simulate` seldom reads a cluster.
+        "simulate" if OPTIONS_OF_FILES.contains(&id) => arg.hide_short_help(true),
+        // Keeps the help within two screens.
+        "history" if ["parallel", "cluster_timeout"].contains(&id) => arg.hide(true),
+        _ => arg,
+    }
 }
 
 /// A parser that accepts every format, since `-o` can come before the command, but suggests only the formats of one
@@ -123,20 +123,14 @@ pub(crate) fn asks_for_help(arguments: &[OsString]) -> bool {
 /// Gives the `--help` of every command the layout of `-h`, and adds examples and notes. clap's own layout would use
 /// three lines for each option. Only the help of a command with subcommands shows kubectl's options.
 pub(crate) fn with_help(mut command: Command) -> Command {
-    let names: Vec<String> = command
-        .get_subcommands()
-        .map(|sub| sub.get_name().to_owned())
-        .collect();
-    let is_program = !names.is_empty();
-    for name in names {
-        command = command.mut_subcommand(name, with_help);
-    }
+    command = command.mut_subcommands(with_help);
 
+    let shows_all_options = command.has_subcommands();
     let mut full = command
         .clone()
         .mut_args(|arg| match arg.get_long_help().cloned() {
             Some(help) => arg.help(help),
-            None if is_program => arg.hide_short_help(false),
+            None if shows_all_options => arg.hide_short_help(false),
             None => arg,
         });
     if let Some(text) = command.get_after_long_help() {
@@ -151,30 +145,16 @@ pub(crate) fn with_help(mut command: Command) -> Command {
 /// Replaces clap's suggestion for an unknown option, such as a similar option, with the commands that have this option.
 /// Returns other errors unchanged, and those about an option that no command has.
 pub(crate) fn name_commands(definition: &Command, mut error: clap::Error) -> clap::Error {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return error;
-    }
-    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+    let Some(name) = unknown_option(&error) else {
         return error;
     };
-    let Some(long) = option.strip_prefix("--") else {
+    let commands = commands_with_option(definition, name);
+    let Some((first, others)) = commands.split_first() else {
         return error;
     };
 
-    let mut names: Vec<&str> = Vec::new();
-    for command in definition.get_subcommands() {
-        let has_option = command
-            .get_arguments()
-            .any(|arg| !arg.is_hide_set() && arg.get_long() == Some(long));
-        if has_option && !command.is_hide_set() {
-            names.push(command.get_name());
-        }
-    }
-    let Some((first, others)) = names.split_first() else {
-        return error;
-    };
-
-    let mut tip = format!("{} has this option", hints::command_elsewhere(&[first, option]));
+    let example = hints::command_elsewhere(&[first, &format!("--{name}")]);
+    let mut tip = format!("{example} has this option");
     match others {
         [] => {}
         [other] => tip.push_str(&format!("; so does {other}")),
@@ -186,4 +166,27 @@ pub(crate) fn name_commands(definition: &Command, mut error: clap::Error) -> cla
     error.remove(ContextKind::Usage);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error
+}
+
+/// Returns the name of the unknown long option that an error is about, without its dashes; `None` for other errors.
+fn unknown_option(error: &clap::Error) -> Option<&str> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) => option.strip_prefix("--"),
+        _ => None,
+    }
+}
+
+/// Returns the names of the commands whose help shows a long option.
+fn commands_with_option<'c>(definition: &'c Command, name: &str) -> Vec<&'c str> {
+    let mut names = Vec::new();
+    for command in definition.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        let mut options = command.get_arguments().filter(|arg| !arg.is_hide_set());
+        if options.any(|option| option.get_long() == Some(name)) {
+            names.push(command.get_name());
+        }
+    }
+    names
 }

@@ -16,8 +16,7 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     })
 }
 
-/// Reads a time stamp, a time such as `2 h ago`, or a day, a time or both in the local time zone: `today`, `yesterday
-/// 14:00`, `2026-11-20`, `09:30`. A day without a time means its beginning. Returns `None` for any other text.
+/// Reads a time stamp, a time such as `2 h ago`, or a local time. Returns `None` for any other text.
 fn read(text: &str, now: &Zoned) -> Option<Timestamp> {
     if let Ok(time) = text.parse() {
         return Some(time);
@@ -25,24 +24,32 @@ fn read(text: &str, now: &Zoned) -> Option<Timestamp> {
     if let Some(since) = text.strip_suffix(" ago") {
         return now.timestamp().checked_sub(duration::parse(since).ok()?).ok();
     }
+    read_local(text, now)
+}
 
-    // A part that is missing is today, or the beginning of the day.
-    let today = now.date();
+/// Reads a day, a time or both in the local time zone: `today`, `yesterday 14:00`, `2026-11-20`, `09:30`. A missing day
+/// means today, a missing time the beginning of the day.
+fn read_local(text: &str, now: &Zoned) -> Option<Timestamp> {
     let (day, time) = match text.split_once([' ', 'T']) {
         Some((day, time)) => (day, time.trim()),
         None if text.contains(':') => ("today", text),
         None => (text, "00:00"),
     };
-    let day: Date = match day {
-        "today" => today,
-        "yesterday" => today.yesterday().ok()?,
-        day => day.parse().ok()?,
-    };
+    let day = read_day(day, now.date())?;
     let time: Time = time.parse().ok()?;
     let local = DateTime::from_parts(day, time)
         .to_zoned(now.time_zone().clone())
         .ok()?;
     Some(local.timestamp())
+}
+
+/// Reads a date, `today` or `yesterday`.
+fn read_day(text: &str, today: Date) -> Option<Date> {
+    match text {
+        "today" => Some(today),
+        "yesterday" => today.yesterday().ok(),
+        date => date.parse().ok(),
+    }
 }
 
 #[cfg(test)]

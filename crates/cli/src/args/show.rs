@@ -104,15 +104,16 @@ pub(super) fn without_ellipsis(id: &str) -> String {
 
 /// Reads a pod as `NAMESPACE/NAME`.
 pub(super) fn pod(text: &str) -> Result<PodName, String> {
-    owned(text, "default/web-0")
+    namespaced_name(text, "default/web-0")
 }
 
 /// Reads a service as `NAMESPACE/NAME`.
 pub(super) fn service(text: &str) -> Result<PodName, String> {
-    owned(text, "default/web")
+    namespaced_name(text, "default/web")
 }
 
-fn owned(text: &str, example: &str) -> Result<(String, String), String> {
+/// Reads `NAMESPACE/NAME`. The error shows an example.
+fn namespaced_name(text: &str, example: &str) -> Result<(String, String), String> {
     let (namespace, name) =
         namespaced(text).ok_or_else(|| format!("expected NAMESPACE/NAME, such as `{example}`"))?;
     Ok((namespace.to_owned(), name.to_owned()))

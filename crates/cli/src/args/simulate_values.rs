@@ -27,22 +27,26 @@ pub(super) fn families() -> impl TypedValueParser<Value = Families> {
 
 /// Returns the parser of a cause of clashes. It yields `None` for the value `all`; the value `none` is a cause, too.
 pub(super) fn cause() -> impl TypedValueParser<Value = Option<Cause>> {
-    let possible_value = |cause: Cause| {
-        PossibleValue::new(cause.to_string()).help(match cause {
-            Cause::None => "No cause, for comparison",
-            Cause::OldBackup => "etcd is restored from an old backup",
-            Cause::SharedHandle => "A handle is shared by name, as in Calico 2",
-            Cause::FreedByHand => "Addresses of running pods are released by hand",
-            Cause::Partition => "A node is cut off and removed, and its pods keep running",
-        })
-    };
     let mut possible_values = vec![PossibleValue::new("all").help("All of them")];
-    possible_values.extend(Cause::ALL.map(possible_value));
+    for cause in Cause::ALL {
+        possible_values.push(PossibleValue::new(cause.to_string()).help(help_of_cause(cause)));
+    }
     PossibleValuesParser::new(possible_values).map(|name| {
         let mut causes = Cause::ALL.into_iter();
         // `all` is the only value that names none of them.
         causes.find(|cause| cause.to_string() == name)
     })
+}
+
+/// Returns the help of a cause of clashes.
+fn help_of_cause(cause: Cause) -> &'static str {
+    match cause {
+        Cause::None => "No cause, for comparison",
+        Cause::OldBackup => "etcd is restored from an old backup",
+        Cause::SharedHandle => "A handle is shared by name, as in Calico 2",
+        Cause::FreedByHand => "Addresses of running pods are released by hand",
+        Cause::Partition => "A node is cut off and removed, and its pods keep running",
+    }
 }
 
 /// One block size, or all block sizes of a range.

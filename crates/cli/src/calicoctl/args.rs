@@ -181,14 +181,11 @@ impl Calicoctl {
             LogLevel::Info => 1,
             LogLevel::Panic | LogLevel::Fatal | LogLevel::Error | LogLevel::Warn => 0,
         };
+        let mut contexts: Vec<String> = self.context.iter().cloned().collect();
+        contexts.retain(|context| !context.is_empty());
         Global {
             config: self.config.clone().filter(|path| !path.as_os_str().is_empty()),
-            contexts: self
-                .context
-                .clone()
-                .filter(|context| !context.is_empty())
-                .into_iter()
-                .collect(),
+            contexts,
             kubeconfig,
             verbose,
             ..Global::default()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use calipam_check::views::{AddressOwner, CalicoctlView, calicoctl};
-use calipam_check::{Code, Context, Report, Subject};
+use calipam_check::{Code, Context, Finding, Report, Subject};
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_workflow::{CheckResult, check_and_confirm};
 
@@ -191,14 +191,7 @@ impl Lines<'_> {
 
     /// Lists the [`TOP`] nodes with the most allocations, and the median of all nodes.
     fn list_top_nodes(&self, out: &mut String) {
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for allocation in self.view.blocks.iter().flat_map(|block| &block.allocations) {
-            *counts.entry(&allocation.node).or_default() += 1;
-        }
-        // The sort is stable, so nodes with the same number stay sorted by name.
-        let mut nodes: Vec<(&str, usize)> = counts.into_iter().collect();
-        nodes.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
-
+        let nodes = self.nodes_by_allocations();
         line(
             out,
             &format!("Looking for top (up to {TOP}) nodes by allocations..."),
@@ -213,6 +206,18 @@ impl Lines<'_> {
             );
         }
         line(out, "");
+    }
+
+    /// Returns the nodes with their numbers of allocations, the largest number first.
+    fn nodes_by_allocations(&self) -> Vec<(&str, usize)> {
+        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+        for allocation in self.view.blocks.iter().flat_map(|block| &block.allocations) {
+            *numbers.entry(&allocation.node).or_default() += 1;
+        }
+        // The sort is stable, so nodes with the same number stay sorted by name.
+        let mut nodes: Vec<(&str, usize)> = numbers.into_iter().collect();
+        nodes.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
+        nodes
     }
 
     /// Lists the records of leaked addresses if addresses with problems are to be listed, and returns the number of
@@ -325,15 +330,9 @@ impl Lines<'_> {
     /// Lists the blocks that are corrupt or cannot be decoded, and returns their number.
     fn list_invalid_blocks(&self, out: &mut String) -> usize {
         line(out, "Validating IPAMBlock structures...");
-        // An object that cannot be decoded is known only by its key, in etcd or in Kubernetes.
-        let is_block = |subject: &Subject| match subject {
-            Subject::Object(key) => key.contains("/assignment/") || key.starts_with("ipamblocks/"),
-            _ => true,
-        };
         let mut number = 0;
         for finding in &self.report.findings {
-            let is_invalid = matches!(finding.code, Code::CorruptBlock | Code::UndecodableObject);
-            if !is_invalid || !is_block(&finding.subject) {
+            if !is_invalid_block(finding) {
                 continue;
             }
             number += 1;
@@ -346,6 +345,18 @@ impl Lines<'_> {
         }
         line(out, &format!("Found {number} invalid IPAMBlocks."));
         number
+    }
+}
+
+/// True for the finding about a block that is corrupt or cannot be decoded.
+fn is_invalid_block(finding: &Finding) -> bool {
+    if !matches!(finding.code, Code::CorruptBlock | Code::UndecodableObject) {
+        return false;
+    }
+    match &finding.subject {
+        // An object that cannot be decoded is known only by its key, in etcd or in Kubernetes.
+        Subject::Object(key) => key.contains("/assignment/") || key.starts_with("ipamblocks/"),
+        _ => true,
     }
 }
 

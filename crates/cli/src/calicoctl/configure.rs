@@ -36,34 +36,26 @@ pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<()> {
             call.console.warn(&hints::text(warning));
         }
     }
-    call.finish(repaired.run)?;
+    call.print_run(repaired.run)?;
     call.print(&confirmation)
 }
 
 /// Returns the settings in the options. As in calicoctl, empty values are ignored.
 fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>> {
-    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let mut settings = Vec::new();
-    if let Some(text) = given(&args.strictaffinity) {
-        let value = parse_go_bool(&text)
+    if let Some(text) = non_empty(&args.strictaffinity) {
+        let is_strict = parse_go_bool(text)
             .ok_or_else(|| plain_failure("invalid value. Use true or false to set strictaffinity"))?;
-        settings.push(IpamSetting::StrictAffinity(value));
+        settings.push(IpamSetting::StrictAffinity(is_strict));
     }
-    if let Some(text) = given(&args.max_blocks_per_host) {
+    if let Some(text) = non_empty(&args.max_blocks_per_host) {
         let number = text.parse();
         let number =
             number.map_err(|_| plain_failure("invalid value for maxblockhost. Use a valid number"))?;
         settings.push(IpamSetting::MaxBlocksPerHost(number));
     }
-    if let Some(text) = given(&args.kubevirt_ip_persistence) {
-        settings.push(IpamSetting::Kubevirt(match text.as_str() {
-            "Enabled" => true,
-            "Disabled" => false,
-            _ => {
-                let message = "invalid value for --kubevirt-ip-persistence. Use Enabled or Disabled";
-                return Err(plain_failure(message));
-            }
-        }));
+    if let Some(text) = non_empty(&args.kubevirt_ip_persistence) {
+        settings.push(IpamSetting::Kubevirt(parse_persistence(text)?));
     }
     // A negative number is calicoctl's default for an option that is not given.
     if args.ip_cooldown_seconds >= 0 {
@@ -73,5 +65,22 @@ fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>> {
         Err(plain_failure(NO_SETTING))
     } else {
         Ok(settings)
+    }
+}
+
+/// Returns the value of an option; `None` if it is missing or empty.
+fn non_empty(value: &Option<String>) -> Option<&str> {
+    value.as_deref().filter(|text| !text.is_empty())
+}
+
+/// Reads the value of `--kubevirt-ip-persistence`.
+fn parse_persistence(text: &str) -> Result<bool> {
+    match text {
+        "Enabled" => Ok(true),
+        "Disabled" => Ok(false),
+        _ => {
+            let message = "invalid value for --kubevirt-ip-persistence. Use Enabled or Disabled";
+            Err(plain_failure(message))
+        }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
         Ok(call) => call,
         Err(error) => {
             // For clap, help and version are errors, too.
-            let is_help = matches!(exit::command_line(&error), Ok(Outcome::Clean));
+            let is_help = matches!(exit::print_clap_text(&error), Ok(Outcome::Clean));
             return u8::from(!is_help);
         }
     };
@@ -72,14 +72,19 @@ fn carry_out(command: &Command, call: Call<'_>) -> Result<()> {
         Command::Ipam(IpamCommand::Release(args)) => release::run(args, call),
         Command::Ipam(IpamCommand::Split(args)) => split::run(args, call),
         Command::Ipam(IpamCommand::Configure(args)) => configure::run(args, call),
-        Command::Datastore(DatastoreCommand::Migrate(migrate)) => match migrate {
-            MigrateCommand::Lock => datastore::run(LockAction::Take, call),
-            MigrateCommand::Unlock => datastore::run(LockAction::Restore, call),
-            MigrateCommand::Other(words) => real::run(&format!("datastore migrate {}", words[0].display())),
-        },
+        Command::Datastore(DatastoreCommand::Migrate(command)) => carry_out_migrate(command, call),
         Command::Version(args) if args.poll.is_some() => real::run("version --poll"),
         Command::Version(_) => version::run(call),
         Command::Other(words) => real::run(&words[0].to_string_lossy()),
+    }
+}
+
+/// Carries out a command of `calicoctl datastore migrate`.
+fn carry_out_migrate(command: &MigrateCommand, call: Call<'_>) -> Result<()> {
+    match command {
+        MigrateCommand::Lock => datastore::run(LockAction::Take, call),
+        MigrateCommand::Unlock => datastore::run(LockAction::Restore, call),
+        MigrateCommand::Other(words) => real::run(&format!("datastore migrate {}", words[0].display())),
     }
 }
 
@@ -114,10 +119,10 @@ impl Call<'_> {
     }
 
     /// Prints the conflicts of a run and the path of its journal on stderr. Fails if any of its steps was not done.
-    fn finish(self, run: Option<Executed>) -> Result<()> {
+    fn print_run(self, run: Option<Executed>) -> Result<()> {
         // What the plan skips has been dealt with before.
         let is_partial = false;
-        match repair::outcome(run, is_partial, self.console)? {
+        match repair::print_run(run, is_partial, self.console)? {
             Outcome::Clean => Ok(()),
             _ => Err(plain_failure(
                 "error: objects changed after they were read, so not everything was done",

@@ -20,13 +20,10 @@ const TRIED: &str = "CALIPAM_CALICOCTL_TRIED";
 /// Replaces this process with the real calicoctl and the same arguments. Returns only after a failure. If there is no
 /// real calicoctl, the message names `command`.
 pub(super) fn run(command: &str) -> Result<()> {
-    // Programs that were tried before, in case one of them is a script that runs calipam again.
-    let mut tried: Vec<PathBuf> = env::var_os(TRIED)
-        .map(|paths| env::split_paths(&paths).collect())
-        .unwrap_or_default();
+    let mut tried = tried_before();
     let program = match env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
-        Some(path) => named(&path, &tried)?,
-        None => next_in_path(&tried).ok_or_else(|| missing(command))?,
+        Some(path) => program_of_variable(&path, &tried)?,
+        None => next_in_path(&tried).ok_or_else(|| no_other_calicoctl(command))?,
     };
 
     tried.extend(env::current_exe());
@@ -39,6 +36,14 @@ pub(super) fn run(command: &str) -> Result<()> {
             .args(env::args_os().skip(1))
             .env(TRIED, tried),
     )))
+}
+
+/// Returns the programs that were tried before, in case one of them is a script that runs calipam again.
+fn tried_before() -> Vec<PathBuf> {
+    match env::var_os(TRIED) {
+        Some(paths) => env::split_paths(&paths).collect(),
+        None => Vec::new(),
+    }
 }
 
 /// Replaces this process with a command. Returns only after a failure.
@@ -58,11 +63,11 @@ fn take_over(command: &mut Command) -> io::Error {
 
 /// Returns the program that [`VARIABLE`] names. Fails if it cannot be run, is this program, or was already `tried`,
 /// which would never end.
-fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf> {
+fn program_of_variable(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf> {
     let program = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let problem = if !can_be_run(&program) {
         "is not an executable program"
-    } else if is_this(&program) {
+    } else if is_this_program(&program) {
         "is calipam itself"
     } else if tried.contains(&program) {
         "runs calipam again"
@@ -84,7 +89,7 @@ fn next_in_path(tried: &[PathBuf]) -> Option<PathBuf> {
         let program = folder
             .join("calicoctl")
             .with_extension(env::consts::EXE_EXTENSION);
-        if can_be_run(&program) && !is_this(&program) && !tried.contains(&program) {
+        if can_be_run(&program) && !is_this_program(&program) && !tried.contains(&program) {
             return Some(program);
         }
     }
@@ -92,7 +97,7 @@ fn next_in_path(tried: &[PathBuf]) -> Option<PathBuf> {
 }
 
 /// Creates the failure for a command that needs the real calicoctl, if there is none.
-fn missing(command: &str) -> Failure {
+fn no_other_calicoctl(command: &str) -> Failure {
     Failure::usage(format!(
             "`{}` is a command of the real calicoctl, but this is calipam under its name, and PATH has no other calicoctl",
             escape(command)
@@ -114,7 +119,7 @@ fn can_be_run(program: &Path) -> bool {
 }
 
 /// True if a path leads to this program's file.
-fn is_this(program: &Path) -> bool {
+fn is_this_program(program: &Path) -> bool {
     #[cfg(unix)]
     let file = |path: &Path| {
         use std::os::unix::fs::MetadataExt;

@@ -56,7 +56,7 @@ fn release_address(address: IpAddr, force: bool, call: Call<'_>) -> Result<()> {
     if let Some(skipped) = repaired.plan.skipped.first() {
         return Err(not_released(address, skipped, force));
     }
-    call.finish(repaired.run)?;
+    call.print_run(repaired.run)?;
     call.print(&format!("Successfully released IP address {address}\n"))
 }
 
@@ -92,15 +92,11 @@ fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
         force,
         ..Request::default()
     };
-    let repaired = match carry_out(targets, args.from_report.clone(), "--from-report", call) {
-        Ok(repaired) => repaired,
-        Err(failure) => {
-            return Err(match failure.cause() {
-                Some(UnusableReport { report, objection }) => refused(report, objection),
-                None => failure,
-            });
-        }
-    };
+    let result = carry_out(targets, args.from_report.clone(), "--from-report", call);
+    let repaired = result.map_err(|failure| match failure.cause() {
+        Some(UnusableReport { report, objection }) => refused(report, objection),
+        None => failure,
+    })?;
 
     // An address that is no longer allocated was released since the report, as was wanted.
     for skipped in &repaired.plan.skipped {
@@ -111,7 +107,7 @@ fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
         }
     }
     call.print(&message(&repaired))?;
-    call.finish(repaired.run)?;
+    call.print_run(repaired.run)?;
     call.print("You may now unlock the data store.\n")
 }
 

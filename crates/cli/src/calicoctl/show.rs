@@ -11,7 +11,7 @@ use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamSetting;
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_workflow::{read_around, read_sources};
-use comfy_table::CellAlignment::{Left, Right};
+use comfy_table::CellAlignment::{self, Left, Right};
 use jiff::SignedDuration;
 
 use super::args::ShowArgs;
@@ -33,22 +33,29 @@ pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<()> {
         return call.print(&address_text(&snapshot, address)?);
     }
 
-    let (sources, format): (&[Source], Format) = if args.show_blocks {
-        (&views::sources::BLOCKS, |all| {
-            Ok(utilisation(all, Rows::PoolsAndBlocks))
-        })
-    } else if args.show_borrowed {
-        (&views::sources::BORROWED, |all| Ok(borrowed(all)))
-    } else if args.show_configuration {
-        (&views::sources::CONFIGURATION, configuration)
-    } else {
-        (&views::sources::BLOCKS, |all| Ok(utilisation(all, Rows::Pools)))
-    };
+    let (sources, format) = view(args);
     let snapshot = call.with(async |access| read_sources(access, sources).await)?;
     call.print(&format(&snapshot)?)?;
     // The program ends here: to free a large snapshot would only take time.
     std::mem::forget(snapshot);
     Ok(())
+}
+
+/// Returns the view that the options ask for: the sources that it needs, and the function that formats it. Of several
+/// options, calicoctl heeds the first of these.
+fn view(args: &ShowArgs) -> (&'static [Source], Format) {
+    if args.show_blocks {
+        return (&views::sources::BLOCKS, |all| {
+            Ok(utilisation(all, Rows::PoolsAndBlocks))
+        });
+    }
+    if args.show_borrowed {
+        return (&views::sources::BORROWED, |all| Ok(borrowed(all)));
+    }
+    if args.show_configuration {
+        return (&views::sources::CONFIGURATION, configuration);
+    }
+    (&views::sources::BLOCKS, |all| Ok(utilisation(all, Rows::Pools)))
 }
 
 /// Parses an address. Like calicoctl, reports an invalid address on stdout; the failure then has no text of its own.
@@ -63,6 +70,7 @@ pub(super) fn parse_address(text: &str, call: Call<'_>) -> Result<IpAddr> {
     Err(plain_failure(""))
 }
 
+/// Returns the blocks that are not corrupt, and not marked as deleted.
 fn sound_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
     snapshot
         .blocks
@@ -91,18 +99,22 @@ fn address_text(snapshot: &Snapshot, address: IpAddr) -> Result<String> {
         return Ok(not_assigned);
     };
     let attribute = allocation.attribute;
-    if attribute.is_cooling() && has_cooled_down(snapshot, &attribute) {
+    if !attribute.is_cooling() {
+        return Ok(format!("IP {address} is in use\n{}", holder_text(&attribute)));
+    }
+    if has_cooled_down(snapshot, &attribute) {
         return Ok(not_assigned);
     }
-    if attribute.is_cooling() {
-        return Err(plain_failure(format!("IP {address} is currently in cooldown")));
-    }
+    Err(plain_failure(format!("IP {address} is currently in cooldown")))
+}
 
+/// Formats the handle and the attributes of an address.
+fn holder_text(attribute: &AttributeRef<'_>) -> String {
     let handle = match attribute.clean_handle() {
         Some(handle) => handle.to_string(),
         None => "<none>".to_owned(),
     };
-    let mut text = format!("IP {address} is in use\nHandle ID: {}\n", escape(&handle));
+    let mut text = format!("Handle ID: {}\n", escape(&handle));
     match owner_attributes("Active Owner Attributes", &attribute.owner()) {
         Some(attributes) => text.push_str(&attributes),
         None => text.push_str("No Active Owner attributes defined\n"),
@@ -110,7 +122,7 @@ fn address_text(snapshot: &Snapshot, address: IpAddr) -> Result<String> {
     if let Some(alternate) = attribute.alternate() {
         text.push_str(&owner_attributes("Alternate Owner Attributes", &alternate).unwrap_or_default());
     }
-    Ok(text)
+    text
 }
 
 /// Formats attributes, sorted by name; `None` if there are none.
@@ -138,24 +150,27 @@ enum Rows {
     PoolsAndBlocks,
 }
 
+/// The columns of the table of pools and blocks.
+const UTILISATION: [(&str, CellAlignment); 6] = [
+    ("GROUPING", Left),
+    ("CIDR", Left),
+    ("IPS TOTAL", Right),
+    ("IPS IN USE", Right),
+    ("IPS RESERVED", Right),
+    ("IPS FREE", Right),
+];
+
 /// Formats a table with a row for each pool and, if `wanted`, for each of its blocks. Blocks without a pool come last.
 fn utilisation(snapshot: &Snapshot, wanted: Rows) -> String {
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);
     let pools: Vec<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
 
-    // A block belongs to the first pool that overlaps it.
-    let mut blocks_of_pools: Vec<Vec<IpNet>> = vec![Vec::new(); pools.len()];
-    let mut blocks_without_pool: Vec<IpNet> = Vec::new();
+    let mut blocks: Vec<IpNet> = Vec::new();
     if wanted == Rows::PoolsAndBlocks {
-        for block in &context.index.blocks {
-            let overlaps = |pool: &IpNet| calipam_model::cidr::overlap(*pool, block.key);
-            match pools.iter().position(overlaps) {
-                Some(pool) => blocks_of_pools[pool].push(block.key),
-                None => blocks_without_pool.push(block.key),
-            }
-        }
+        blocks.extend(context.index.blocks.iter().map(|block| block.key));
     }
+    let (blocks_of_pools, blocks_without_pool) = group_by_pool(&blocks, &pools);
 
     let mut rows = Vec::new();
     for (pool, blocks) in pools.iter().zip(blocks_of_pools) {
@@ -168,15 +183,21 @@ fn utilisation(snapshot: &Snapshot, wanted: Rows) -> String {
         rows.push(row("Block", block, &occupancy.tally(block)));
     }
 
-    let columns = [
-        ("GROUPING", Left),
-        ("CIDR", Left),
-        ("IPS TOTAL", Right),
-        ("IPS IN USE", Right),
-        ("IPS RESERVED", Right),
-        ("IPS FREE", Right),
-    ];
-    draw(&columns, rows)
+    draw(&UTILISATION, rows)
+}
+
+/// Returns the blocks of each pool, and those without one. A block belongs to the first pool that overlaps it.
+fn group_by_pool(blocks: &[IpNet], pools: &[IpNet]) -> (Vec<Vec<IpNet>>, Vec<IpNet>) {
+    let mut blocks_of_pools = vec![Vec::new(); pools.len()];
+    let mut blocks_without_pool = Vec::new();
+    for block in blocks {
+        let overlaps = |pool: &IpNet| calipam_model::cidr::overlap(*pool, *block);
+        match pools.iter().position(overlaps) {
+            Some(pool) => blocks_of_pools[pool].push(*block),
+            None => blocks_without_pool.push(*block),
+        }
+    }
+    (blocks_of_pools, blocks_without_pool)
 }
 
 /// Formats the row of a pool or a block. Addresses in corrupt blocks count as in use. As in calicoctl, an address that

@@ -75,7 +75,7 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
         }
     })?;
     let text = message(&repaired);
-    call.finish(repaired.run)?;
+    call.print_run(repaired.run)?;
     call.print(&text)
 }
 

@@ -53,7 +53,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
 
     let past = Past::of_call(args.reports.archive.as_deref(), args.reports.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
-    let findings = match findings(args, global, console) {
+    let findings = match check_cluster(args, global, console) {
         Ok(findings) => findings,
         Err(failure) => {
             // This failure is printed first, so that the failure of the check, which matters more, comes last.
@@ -128,7 +128,7 @@ fn print_new(checked: &Checked<'_>, args: &CheckArgs, console: &Console) -> Resu
 
 fn print_with_hints(checked: &Checked<'_>, args: &CheckArgs, console: &Console) -> Result<()> {
     print(checked, !checked.report.findings.is_empty(), args, console)?;
-    advise(checked, console);
+    print_advice(checked, console);
     Ok(())
 }
 
@@ -156,7 +156,7 @@ struct Findings {
 
 /// Checks a cluster, compares the report with an earlier one, and leaves out findings that are not requested.
 /// calicoctl's view contains all findings.
-fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings> {
+fn check_cluster(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings> {
     let checker = Checker::new(&args.options)?;
     let compared_with = args.reports.compare_with.as_deref();
     let earlier = read_earlier_report(&args.reports, console, EarlierReport::decode)?;
@@ -170,7 +170,7 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
             checked.report.changes = Some(changes_since(earlier, &checked, compared_with)?);
         }
         // After the comparison, in which a finding that is not requested would be gone.
-        let not_found = checker.keep(&mut checked.report, &checked.snapshot, console)?;
+        let not_found = checker.keep_requested(&mut checked.report, &checked.snapshot, console)?;
         advice.narrow(&checked.report);
         let is_whole = not_found.is_empty();
         for error in not_found {
@@ -229,13 +229,13 @@ impl<'a> Checker<'a> {
         calipam_workflow::advise(context, report, &self.names())
     }
 
-    /// The selected part of the cluster.
+    /// Returns the names that select a part of the cluster.
     pub(super) fn names(&self) -> Names {
         self.options.selection.names(self.options.namespace.as_ref())
     }
 
     /// Removes findings that are accepted or not requested. Returns an error for each name that was not found.
-    pub(super) fn keep(
+    pub(super) fn keep_requested(
         &self,
         report: &mut Report,
         snapshot: &Snapshot,
@@ -292,19 +292,20 @@ pub(crate) fn read_earlier_report<T>(
         return Ok(None);
     };
 
-    let file = match regular::open(path) {
-        Ok(file) => file,
-        // The first of regular calls that each compare with the last one's report.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && args.writes(path) => {
-            console.note(&format!(
-                "{} does not exist yet: there is nothing to compare with",
-                path.display()
-            ));
-            return Ok(None);
-        }
-        Err(error) => return Err(Failure::io_at("read the report", path)(error)),
-    };
+    let opened = regular::open(path);
+    let is_missing = opened
+        .as_ref()
+        .is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    // The first of regular calls that each compare with the last one's report finds none.
+    if is_missing && args.writes(path) {
+        console.note(&format!(
+            "{} does not exist yet: there is nothing to compare with",
+            path.display()
+        ));
+        return Ok(None);
+    }
 
+    let file = opened.map_err(Failure::io_at("read the report", path))?;
     match read_document(file).and_then(|document| decode(&document)) {
         Ok(report) => Ok(Some(report)),
         Err(reason) => Err(no_report(path, &reason.into())),
@@ -371,7 +372,7 @@ pub(crate) fn print(
 
 /// Prints hints about the report's findings, and a note if the cluster's Calico is newer than calipam knows. Prints
 /// nothing beside formats for programs.
-fn advise(checked: &Checked<'_>, console: &Console) {
+fn print_advice(checked: &Checked<'_>, console: &Console) {
     if !console.format.is_for_people() {
         return;
     }

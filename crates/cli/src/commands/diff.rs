@@ -51,7 +51,7 @@ pub(crate) async fn compare([old, new]: [&Side; 2], args: &DiffArgs, console: &C
     if !found.same || console.prints_empty_results() {
         console.print(&DifferenceDocument::new(&pair, [old, new], &found))?;
     }
-    hint(&found, old, new, console);
+    print_hints(&found, old, new, console);
     console.done_with(found);
     console.done_with(pair);
     Ok(outcome)
@@ -118,19 +118,26 @@ async fn open(name: &StateName, global: &Global, console: &Console) -> Result<Si
     })
 }
 
-/// Prints a hint about the wide form, and one about the risk of restoring OLD if it can be a backup of the live
-/// cluster: addresses that are in use now could then be assigned again.
-fn hint(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
+/// Prints a hint about the wide form and, if OLD can be a backup of the live cluster NEW, one about restoring it.
+fn print_hints(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
     if console.format == Format::Table && !found.same {
         console.hint(&format!("{} lists every change", rerun::in_wide_form()));
     }
+    let is_new_live = new.datastore.is_live() && new.revision.is_none();
+    let is_backup = is_new_live && !old.datastore.is_live();
+    if is_backup && console.format.is_for_people() {
+        warn_of_restore(found, console);
+    }
+}
+
+/// Prints a hint about the risk of restoring OLD: addresses that are in use now could then be assigned again.
+fn warn_of_restore(found: &Difference<'_>, console: &Console) {
     // Addresses that were reassigned to the same owner are not at risk.
     let changes = found.addresses.iter().map(|address| address.change);
     let at_risk = changes
         .filter(|change| matches!(change, Change::Assigned | Change::Moved))
         .count();
-    let is_backup = !old.datastore.is_live() && new.revision.is_none() && new.datastore.is_live();
-    if is_backup && at_risk > 0 && console.format.is_for_people() {
+    if at_risk > 0 {
         console.hint(&format!(
             "after a restore of OLD, {} would be free again or belong to an earlier owner, and could be assigned a second \
              time while in use",

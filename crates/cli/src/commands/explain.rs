@@ -37,20 +37,25 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
     if let Some(service) = &args.service {
         let explanation = explain_service(&snapshot, service)?;
         console.print(&WhyService::new(&snapshot, &explanation))?;
-        return Ok(if explanation.is_refused() {
-            Outcome::Findings
-        } else {
-            Outcome::Clean
-        });
+        return Ok(findings_if(explanation.is_refused()));
     }
-
-    let context = Context::new(&snapshot, &options);
     let asking = match &args.pod {
         Some((namespace, name)) => Asking::Pod(namespace, name),
         None => Asking::Node(args.node.as_deref().unwrap_or_default()),
     };
+    print_explanation(asking, &snapshot, &options, console)
+}
+
+/// Prints why a pod, or the next pod of a node, will or will not get an address.
+fn print_explanation(
+    asking: Asking<'_>,
+    snapshot: &Snapshot,
+    options: &Options,
+    console: &Console,
+) -> Result<Outcome> {
+    let context = Context::new(snapshot, options);
     let explanation =
-        views::explain(&context, &snapshot, asking).ok_or_else(|| not_found(&snapshot, asking))?;
+        views::explain(&context, snapshot, asking).ok_or_else(|| not_found(snapshot, asking))?;
     // Only a refusal needs cures, and trying them takes time.
     let cures = if explanation.is_refused() {
         let report = context.check();
@@ -58,12 +63,19 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
     } else {
         Vec::new()
     };
-    console.print(&Why::new(&snapshot, &explanation, &cures))?;
-    Ok(if explanation.is_refused() || explanation.is_of_gone_node() {
+    console.print(&Why::new(snapshot, &explanation, &cures))?;
+    Ok(findings_if(
+        explanation.is_refused() || explanation.is_of_gone_node(),
+    ))
+}
+
+/// Returns the outcome of an explanation: findings if it tells of a problem.
+fn findings_if(is_problem: bool) -> Outcome {
+    if is_problem {
         Outcome::Findings
     } else {
         Outcome::Clean
-    })
+    }
 }
 
 /// Creates the failure for a pod or node that does not exist, with a hint at a similar name or at the list of nodes.

@@ -33,15 +33,14 @@ pub(super) fn run_list(folder: &Path, console: &Console) -> Result<Outcome> {
 ///
 /// # Errors
 /// If there is no such run, or a newer file cannot be read: it may be the journal of a newer run.
-pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Result<PathBuf> {
+pub(super) fn newest_to_undo(folder: &Path, guid: Option<&str>, console: &Console) -> Result<PathBuf> {
     let unreadable = name_unreadable(folder, console)?;
+    let mut journals = read(folder)?;
+    if let Some(guid) = guid {
+        journals.retain(|journal| journal.header.cluster == guid);
+    }
     // The journals are sorted, the newest first.
-    for journal in read(folder)? {
-        if let Some(guid) = guid
-            && journal.header.cluster != guid
-        {
-            continue;
-        }
+    for journal in journals {
         if !journal.is_settled() && !journal.changed_nothing() {
             require_newest(&journal, &unreadable)?;
             return Ok(journal.path);
@@ -55,7 +54,11 @@ pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Resu
             ));
         }
     }
+    Err(nothing_to_undo(folder, guid))
+}
 
+/// Creates the failure if no run in the folder can be undone; with `guid`, no run on that cluster.
+fn nothing_to_undo(folder: &Path, guid: Option<&str>) -> Failure {
     let cluster = match guid {
         Some(guid) => format!(" of cluster {guid}"),
         None => String::new(),
@@ -64,10 +67,10 @@ pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Resu
         "there is no run{cluster} to undo in {}",
         folder.display()
     ));
-    Err(failure.hint(format!(
+    failure.hint(format!(
         "{} lists all of them",
         hints::command_elsewhere(&["undo", "--list"])
-    )))
+    ))
 }
 
 /// Returns the reason why there is nothing to undo, if a user may not expect it: not for a run that was undone, or an
@@ -110,15 +113,13 @@ pub(super) fn note_unfinished(unfinished: &Unfinished, console: &Console) {
 /// Refuses a run if one of the unreadable files was written after it began: that file may be the journal of a newer
 /// run.
 fn require_newest(journal: &Listed, unreadable: &[PathBuf]) -> Result<()> {
-    let began: Option<Timestamp> = journal.header.started_at.parse().ok();
     let is_newer = |path: &&PathBuf| {
-        let modified = std::fs::metadata(path).and_then(|file| file.modified());
-        let modified = modified.ok().and_then(|time| Timestamp::try_from(time).ok());
+        let began = journal.header.started_at.parse::<Timestamp>();
         // Without both times, it may be newer.
-        let (Some(modified), Some(began)) = (modified, began) else {
-            return true;
-        };
-        modified >= began
+        match (last_change(path), began) {
+            (Some(changed), Ok(began)) => changed >= began,
+            (None, _) | (_, Err(_)) => true,
+        }
     };
     let Some(newer) = unreadable.iter().find(is_newer) else {
         return Ok(());
@@ -132,6 +133,12 @@ fn require_newest(journal: &Listed, unreadable: &[PathBuf]) -> Result<()> {
         "it may be the damaged journal of the last run; {undo} undoes `{}` of {}",
         journal.header.command, journal.header.started_at
     )))
+}
+
+/// Returns the time at which a file was last changed; `None` if the system does not tell it.
+fn last_change(path: &Path) -> Option<Timestamp> {
+    let time = std::fs::metadata(path).ok()?.modified().ok()?;
+    Timestamp::try_from(time).ok()
 }
 
 /// Warns of files in the folder that are not readable journals, since a run could have written them. Returns them.

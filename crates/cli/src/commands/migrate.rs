@@ -67,16 +67,9 @@ fn print_next_step(
     console: &Console,
 ) -> Outcome {
     let Survey { phase, migration, .. } = &surveyed.survey;
-    let old = migration.old.name.as_str();
-    let apply = |from: &str| hints::command(&["migrate", "--apply", "--from", from]);
     if *phase == Phase::Move {
-        for way in ways_to_move(surveyed).iter() {
-            console.hint(way);
-        }
-        console.hint(&format!(
-            "{} shows what is left",
-            hints::command(&["migrate", "--from", old])
-        ));
+        print_ways_to_move(surveyed, console);
+        // The next phase needs all of them to have moved.
         return if applies { Outcome::Refused } else { outcome };
     }
     if !is_complete {
@@ -84,7 +77,7 @@ fn print_next_step(
     }
 
     if *phase != Phase::Delete {
-        console.hint(&format!("the next phase: {}", apply(old)));
+        console.hint(&format!("the next phase: {}", apply_from(&migration.old.name)));
         return outcome;
     }
     // The last phase of the first half of a migration by way of a temporary pool is followed by the second half.
@@ -93,10 +86,27 @@ fn print_next_step(
             leg: Leg::There,
             temporary,
             ..
-        }) => console.hint(&format!("to move back: {}", apply(&temporary.name))),
+        }) => console.hint(&format!("to move back: {}", apply_from(&temporary.name))),
         _ => console.info("the migration is complete"),
     }
     outcome
+}
+
+/// Formats the command that carries out the next phase of a migration from this pool.
+fn apply_from(pool: &str) -> String {
+    hints::command(&["migrate", "--apply", "--from", pool])
+}
+
+/// Prints the ways to move the users of the old pool, and the command that shows which are left.
+fn print_ways_to_move(surveyed: &Surveyed, console: &Console) {
+    for way in ways_to_move(surveyed) {
+        console.hint(&way);
+    }
+    let old = &surveyed.survey.migration.old.name;
+    console.hint(&format!(
+        "{} shows what is left",
+        hints::command(&["migrate", "--from", old])
+    ));
 }
 
 /// Returns the ways to move those users of the old pool that are left.

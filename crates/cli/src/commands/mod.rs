@@ -44,7 +44,7 @@ const COMMANDS_ON_FLEETS: [&str; 5] = ["check", "show", "diff", "history", "expo
 pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Result<Outcome> {
     let Cli { global, command } = cli;
     start_log(console);
-    console.format.is_one_of(Format::of_command(name), name)?;
+    console.format.require_one_of(Format::of_command(name), name)?;
     if global.names_several() && !COMMANDS_ON_FLEETS.contains(&name) {
         let message = format!("--context names several clusters, but `{name}` works on one");
         return Err(Failure::usage(message).hint(
@@ -62,10 +62,10 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
 /// Runs a command of `calipam`.
 fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<Outcome> {
     match command {
-        IpamCommand::Check(args) => printing(&args.printing, &global, console, |console| {
+        IpamCommand::Check(args) => run_printing(&args.printing, &global, console, |console| {
             check::run(&args, &global, console)
         }),
-        IpamCommand::Show(args) => printing(&args.printing, &global, console, |console| {
+        IpamCommand::Show(args) => run_printing(&args.printing, &global, console, |console| {
             show::run(&args, &global, console)
         }),
         IpamCommand::Diff(args) => diff::run(&args, &global, console),
@@ -87,45 +87,50 @@ fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<O
 
 /// Runs a command with the options for tables and, with `--watch`, again and again. Refuses them where they would have
 /// no effect.
-fn printing(
+fn run_printing(
     args: &PrintingArgs,
     global: &Global,
     console: &Console,
     run: impl Fn(&Console) -> Result<Outcome>,
 ) -> Result<Outcome> {
+    let changes_table = args.no_headers || args.sort_by.is_some();
+    if changes_table && !console.format.is_for_people() {
+        return Err(Failure::usage("--no-headers and --sort-by only apply to tables")
+            .hint("select and sort the output of `-o json` with jq: docs/recipes.md"));
+    }
     let mut console = console.clone();
-    if args.no_headers || args.sort_by.is_some() {
-        if !console.format.is_for_people() {
-            return Err(Failure::usage("--no-headers and --sort-by only apply to tables")
-                .hint("select and sort the output of `-o json` with jq: docs/recipes.md"));
-        }
+    if changes_table {
         console.page.rows_only = args.no_headers;
         // A page is copied everywhere, so it borrows the column. This leak happens only once per process.
         console.page.sort_by = args.sort_by.clone().map(|column| &*column.leak());
     }
+
     let Some(every) = args.watch else {
         return run(&console);
     };
+    check_watch(global, console.format)?;
+    watch::repeat(every, global, &console, run)
+}
+
+/// Refuses `--watch` for data that can be read only once, and for formats whose documents are not repeated.
+fn check_watch(global: &Global, format: Format) -> Result<()> {
     if global.datastore.as_deref() == Some("-") {
         return Err(Failure::usage("stdin can be read only once: name the file"));
     }
-    if !Format::of_command("show").contains(&console.format) {
+    if !Format::of_command("show").contains(&format) {
         return Err(Failure::usage(
             "--watch prints tables, names, YAML and JSON; `serve` has the other formats",
         ));
     }
-    watch::repeat(every, global, &console, run)
+    Ok(())
 }
 
 /// Starts the log on stderr. It says which server does not answer. With `-vv`, it also contains requests; with `-vvv`,
 /// also messages of libraries, down to TLS frames.
 pub(crate) fn start_log(console: &Console) {
-    let ours = |metadata: &Metadata<'_>| {
-        metadata.target().starts_with("calipam") || *metadata.level() <= Level::WARN
-    };
     let (level, shown): (_, fn(&Metadata<'_>) -> bool) = match console.verbose {
-        0 | 1 => (LevelFilter::WARN, |metadata| metadata.target() == SILENCE),
-        2 => (LevelFilter::DEBUG, ours),
+        0 | 1 => (LevelFilter::WARN, is_about_silence),
+        2 => (LevelFilter::DEBUG, is_own_or_warning),
         _ => (LevelFilter::TRACE, |_| true),
     };
     let console = console.clone();
@@ -138,6 +143,17 @@ pub(crate) fn start_log(console: &Console) {
     if level == LevelFilter::TRACE && log::set_logger(&Libraries).is_ok() {
         log::set_max_level(log::LevelFilter::Trace);
     }
+}
+
+/// True for the message that a server does not answer.
+fn is_about_silence(message: &Metadata<'_>) -> bool {
+    message.target() == SILENCE
+}
+
+/// True for the messages of calipam and the warnings of libraries.
+fn is_own_or_warning(message: &Metadata<'_>) -> bool {
+    // The most important level is the lowest one.
+    message.target().starts_with("calipam") || *message.level() <= Level::WARN
 }
 
 fn write_log_line(level: &dyn Display, target: &str, text: &str) {

@@ -13,7 +13,9 @@ use crate::hints;
 
 /// Releases what the options name, or only shows the plan.
 pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Outcome> {
-    if args.handles.iter().any(|id| id == "-") && global.datastore.as_deref() == Some("-") {
+    let are_handles_on_stdin = args.handles.iter().any(|id| id == "-");
+    let is_datastore_on_stdin = global.datastore.as_deref() == Some("-");
+    if are_handles_on_stdin && is_datastore_on_stdin {
         return Err(Failure::usage(
             "stdin cannot be both the datastore (--datastore -) and the handles (--handle -)",
         ));

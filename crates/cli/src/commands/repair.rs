@@ -40,7 +40,7 @@ pub(super) fn run(
         {
             return Err(refusal);
         }
-        finish(work(access).await?, dry_run, is_live, console)
+        print_repaired(work(access).await?, dry_run, is_live, console)
     })
 }
 
@@ -50,7 +50,7 @@ pub(super) fn not_live(what: &str) -> Failure {
 }
 
 /// Prints the result of a command that writes. `dry_run` is true if only the plan was requested.
-fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome> {
+fn print_repaired(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome> {
     let Repaired { plan, run, .. } = &repaired;
     let is_plan_empty = plan.changes.is_empty() && plan.skipped.is_empty();
     if !is_plan_empty || console.prints_empty_results() {
@@ -80,7 +80,7 @@ pub(super) fn print_outcome(
     }
     // Not all was done that was asked for, even if every step of the plan was.
     let is_partial = is_refused || !repaired.plan.skipped.is_empty() || repaired.stays_locked;
-    outcome(repaired.run, is_partial, console)
+    print_run(repaired.run, is_partial, console)
 }
 
 /// Prints a plan's document. Before it, prints the plan's warnings if `was_run` is false. A run shows them itself
@@ -121,15 +121,18 @@ fn print_why_not_written(
         );
     } else if dry_run {
         console.info("dry run: nothing was changed");
-        if is_refused {
-            return;
+        if !is_refused {
+            console.hint(&format!("{} carries it out", writing_call(plan.kind)));
         }
-        let writing_command = if needs_apply(plan.kind) {
-            rerun::replacing("dry_run", &["--apply"])
-        } else {
-            rerun::without("dry_run")
-        };
-        console.hint(&format!("{writing_command} carries it out"));
+    }
+}
+
+/// Formats this call, a dry run, as one that writes.
+fn writing_call(kind: PlanKind) -> String {
+    if needs_apply(kind) {
+        rerun::replacing("dry_run", &["--apply"])
+    } else {
+        rerun::without("dry_run")
     }
 }
 
@@ -177,7 +180,7 @@ pub(crate) fn warn_of_each(problem: &str, subjects: Vec<String>, console: &Conso
 
 /// Prints the warnings of a run, and returns its outcome or failure. `is_partial` is true if something is left to do
 /// even after a complete run.
-pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console) -> Result<Outcome> {
+pub(crate) fn print_run(run: Option<Executed>, is_partial: bool, console: &Console) -> Result<Outcome> {
     let as_planned = if is_partial {
         Outcome::Refused
     } else {

@@ -87,32 +87,14 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
 /// Builds the scenario from the options and the cluster.
 fn build_scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Scenario> {
     let mut scenario = Scenario::default();
-    // Without any pool in the options, the cluster to simulate is the one that other commands would read.
-    let is_named = names_cluster(global);
-    if is_named || args.pools.is_empty() {
-        let read = connect::with(global, console, async |access| {
-            let snapshot = calipam_workflow::read(access).await?;
-            Ok((Start::from_snapshot(&snapshot), snapshot.datastore))
-        });
-        let (start, kind) = read.map_err(|failure| {
-            if is_named {
-                failure
-            } else {
-                failure.hint("name a cluster (`--datastore FILE`), or describe one (`--pool 10.244.0.0/16`)")
-            }
+    if names_cluster(global) {
+        start_with_cluster(&mut scenario, global, console)?;
+    } else if args.pools.is_empty() {
+        // Without any pool in the options, the cluster to simulate is the one that other commands would read.
+        let started = start_with_cluster(&mut scenario, global, console);
+        started.map_err(|failure| {
+            failure.hint("name a cluster (`--datastore FILE`), or describe one (`--pool 10.244.0.0/16`)")
         })?;
-        if start.left_out > 0 {
-            let blocks = count(start.left_out, "block", "blocks");
-            console.warn(&format!("leaving out {blocks} that cannot be decoded"));
-        }
-        scenario.datastore = match kind {
-            DatastoreKind::Kubernetes => kind,
-            // Current plugins do not support etcd v2.
-            DatastoreKind::Etcd | DatastoreKind::EtcdV2 => DatastoreKind::Etcd,
-        };
-        // New pods are added to the existing ones.
-        scenario.pods_per_node = 0;
-        scenario.start = Some(Arc::new(start));
     }
     args.change(&mut scenario)?;
     if scenario.pods_per_node == 0 && !args.advise && scenario.event.is_none() {
@@ -120,6 +102,27 @@ fn build_scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Re
         scenario.pods_per_node = 1;
     }
     Ok(scenario)
+}
+
+/// Reads a cluster, and makes the scenario start with its blocks.
+fn start_with_cluster(scenario: &mut Scenario, global: &Global, console: &Console) -> Result<()> {
+    let (start, kind) = connect::with(global, console, async |access| {
+        let snapshot = calipam_workflow::read(access).await?;
+        Ok((Start::from_snapshot(&snapshot), snapshot.datastore))
+    })?;
+    if start.left_out > 0 {
+        let blocks = count(start.left_out, "block", "blocks");
+        console.warn(&format!("leaving out {blocks} that cannot be decoded"));
+    }
+    scenario.datastore = match kind {
+        DatastoreKind::Kubernetes => kind,
+        // Current plugins do not support etcd v2.
+        DatastoreKind::Etcd | DatastoreKind::EtcdV2 => DatastoreKind::Etcd,
+    };
+    // New pods are added to the existing ones.
+    scenario.pods_per_node = 0;
+    scenario.start = Some(Arc::new(start));
+    Ok(())
 }
 
 /// True if any connection option names a cluster. Options for users and certificates do not.
@@ -160,20 +163,30 @@ fn run_simulations(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, 
     if !causes.is_empty() {
         answers.clashes = Some(clashes(scenario, &causes, args.runs(CLASH_RUNS))?);
     }
-    if !args.answers_by_size() {
-        return Ok(answers);
-    }
-    // An existing cluster, or a single number of nodes, has one size. Otherwise several sizes are compared.
-    if scenario.start.is_some() || args.nodes.len() == 1 {
-        answers.run = Some(answer::runs(scenario, runs)?);
-    } else {
-        let nodes = match args.nodes.as_slice() {
-            [] => answer::sizes_up_to(scenario.nodes),
-            several => several.to_vec(),
-        };
-        answers.scale = Some(scale(scenario, &nodes, runs)?);
+    if args.answers_by_size() {
+        answer_by_size(args, scenario, &mut answers)?;
     }
     Ok(answers)
+}
+
+/// Simulates the cluster at its size, or compares several sizes.
+fn answer_by_size(
+    args: &SimulateArgs,
+    scenario: &Scenario,
+    answers: &mut Answers,
+) -> Result<(), ScenarioError> {
+    let runs = args.runs(1);
+    // An existing cluster has one size.
+    if scenario.start.is_some() || args.nodes.len() == 1 {
+        answers.run = Some(answer::runs(scenario, runs)?);
+        return Ok(());
+    }
+    let nodes = match args.nodes.as_slice() {
+        [] => answer::sizes_up_to(scenario.nodes),
+        several => several.to_vec(),
+    };
+    answers.scale = Some(scale(scenario, &nodes, runs)?);
+    Ok(())
 }
 
 /// Suggests further simulations.

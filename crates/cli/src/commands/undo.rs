@@ -32,26 +32,38 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
     }
 
     let person = Person::new(console, args.writing.yes);
+    let is_cluster_named = args.run.is_none() && hints::names_connection();
     connect::block_on_of(&person, async {
-        if args.run.is_none() && hints::names_connection() {
-            // The connection options name the cluster whose newest run is undone. Its GUID tells which journal that is.
-            let datastore = connect::open(global, console).await?;
-            let guid = calipam_workflow::guid(&datastore).await?;
-            let path = journals::last(&required_folder()?, Some(&guid), console)?;
-            let recorded = Recorded::read(&path)?;
-            return undo(args, &path, recorded, &datastore, &person).await;
+        if is_cluster_named {
+            undo_last_on_cluster(args, global, &person).await
+        } else {
+            undo_journal(args, global, &person).await
         }
-
-        // Without connection options, the journal tells to which datastore to connect.
-        let path = match &args.run {
-            Some(path) => path.clone(),
-            None => journals::last(&required_folder()?, None, console)?,
-        };
-        let recorded = Recorded::read(&path)?;
-        let options = options_for_journal(global, &recorded.header, console);
-        let datastore = connect::open(&options, console).await?;
-        undo(args, &path, recorded, &datastore, &person).await
     })
+}
+
+/// Undoes the newest run on the cluster that the connection options name. Its GUID tells which journal that is.
+async fn undo_last_on_cluster(args: &UndoArgs, global: &Global, person: &Person<'_>) -> Result<Outcome> {
+    let console = person.console;
+    let datastore = connect::open(global, console).await?;
+    let guid = calipam_workflow::guid(&datastore).await?;
+    let path = journals::newest_to_undo(&required_folder()?, Some(&guid), console)?;
+    let recorded = Recorded::read(&path)?;
+    undo(args, &path, recorded, &datastore, person).await
+}
+
+/// Undoes the run of a journal: the named one, or that of the newest run. The journal tells to which datastore to
+/// connect.
+async fn undo_journal(args: &UndoArgs, global: &Global, person: &Person<'_>) -> Result<Outcome> {
+    let console = person.console;
+    let path = match &args.run {
+        Some(path) => path.clone(),
+        None => journals::newest_to_undo(&required_folder()?, None, console)?,
+    };
+    let recorded = Recorded::read(&path)?;
+    let options = options_for_journal(global, &recorded.header, console);
+    let datastore = connect::open(&options, console).await?;
+    undo(args, &path, recorded, &datastore, person).await
 }
 
 /// Returns the folder with the journals of all runs.
@@ -98,18 +110,16 @@ async fn undo(
         console.info("dry run: nothing was changed");
     }
     if undone.run.is_some() {
-        let mut not_undone = Vec::new();
-        for skipped in undone.plan.skipped() {
-            not_undone.push(format!("{}: {}", joined(&skipped.keys, ", "), skipped.reason));
-        }
-        repair::warn_of_each("not undone", not_undone, console);
+        let skipped = undone.plan.skipped().iter();
+        let not_undone = skipped.map(|step| format!("{}: {}", joined(&step.keys, ", "), step.reason));
+        repair::warn_of_each("not undone", not_undone.collect(), console);
     }
     if let Some(max_changes) = undone.exceeds {
         repair::warn_of_limit(max_changes, console);
     }
 
     let is_partial = undone.leaves_something();
-    repair::outcome(undone.run, is_partial, console)
+    repair::print_run(undone.run, is_partial, console)
 }
 
 /// Returns the options with which an undo connects: those of the command line or, if it has no connection options,
@@ -129,19 +139,9 @@ fn options_for_journal(global: &Global, header: &Header, console: &Console) -> G
     if let Some(context) = context_at(&options, header) {
         options.contexts = vec![context];
     }
-
-    // The command line's own settings are enough if they lead to the journal's datastore.
-    if let Ok(settings) = connect::settings(global) {
-        let is_at_journal = match (header.datastore, &settings.target) {
-            (DatastoreKind::Kubernetes, Target::Kubernetes) => options.contexts.is_empty(),
-            (DatastoreKind::Etcd, Target::Etcd(etcd)) | (DatastoreKind::EtcdV2, Target::EtcdV2(etcd)) => {
-                etcd.endpoints.contains(&header.location)
-            }
-            _ => false,
-        };
-        if is_at_journal {
-            return global.clone();
-        }
+    let needs_context = header.datastore == DatastoreKind::Kubernetes && !options.contexts.is_empty();
+    if !needs_context && leads_to_journal(global, header) {
+        return global.clone();
     }
 
     if header.datastore != DatastoreKind::Kubernetes {
@@ -158,6 +158,21 @@ fn options_for_journal(global: &Global, header: &Header, console: &Console) -> G
         "connecting to the journal's datastore: {datastore} {location}{context}"
     ));
     options
+}
+
+/// True if the settings without connection options lead to the journal's datastore. For Kubernetes, only the kind is
+/// compared, since [`context_at`] compares the servers.
+fn leads_to_journal(global: &Global, header: &Header) -> bool {
+    let Ok(settings) = connect::settings(global) else {
+        return false;
+    };
+    match (header.datastore, &settings.target) {
+        (DatastoreKind::Kubernetes, Target::Kubernetes) => true,
+        (DatastoreKind::Etcd, Target::Etcd(etcd)) | (DatastoreKind::EtcdV2, Target::EtcdV2(etcd)) => {
+            etcd.endpoints.contains(&header.location)
+        }
+        _ => false,
+    }
 }
 
 /// Returns the kubeconfig context with the journal's API server, if the current context uses another server.

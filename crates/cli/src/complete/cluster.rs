@@ -63,27 +63,28 @@ impl Cluster {
             ..global.overrides()
         };
         let typed = typed.to_owned();
-        let (sender, receiver) = mpsc::channel();
-        let started = std::thread::Builder::new().spawn(move || {
-            let _ = sender.send(read(&overrides, wanted, &typed));
-        });
-        if started.is_err() {
-            return Vec::new();
-        }
-        let time_left = self.time_limit.saturating_sub(self.begin.elapsed());
-        let mut names = receiver
-            .recv_timeout(time_left)
-            .ok()
-            .flatten()
-            .unwrap_or_default();
+        let found = self.in_time(move || read(&overrides, wanted, &typed));
+        let mut names = found.unwrap_or_default();
         // Names with control characters are not written to a terminal.
         names.retain(|name| !name.is_empty() && escape(name) == *name);
         names
     }
+
+    /// Runs `read` on a thread. Returns `None` after an error, or at the time limit.
+    fn in_time(&self, read: impl FnOnce() -> Option<Vec<String>> + Send + 'static) -> Option<Vec<String>> {
+        let (sender, receiver) = mpsc::channel();
+        let send = move || {
+            // After the time limit, the result is not needed.
+            let _ = sender.send(read());
+        };
+        std::thread::Builder::new().spawn(send).ok()?;
+        let time_left = self.time_limit.saturating_sub(self.begin.elapsed());
+        receiver.recv_timeout(time_left).ok()?
+    }
 }
 
-/// The time limit from the environment. A value that cannot be read has no effect, since a message would garble the
-/// line on which the user is typing.
+/// Returns the time limit from the environment. A value that cannot be read has no effect, since a message would
+/// garble the line on which the user is typing.
 fn time_limit() -> Duration {
     let set = std::env::var(TIME_LIMIT_VARIABLE).ok();
     let limit = set.and_then(|text| args::duration::parse(&text).ok());

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use clap::{Arg, Command, ValueHint};
-use clap_complete::engine;
+use clap_complete::engine::{self, CompletionCandidate};
 
 use super::request::{Place, Request};
 use crate::applet::Applet;
@@ -31,41 +31,46 @@ pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
         request.index,
         folder.as_deref(),
     );
-    let (option, typed) = split_option(request.current());
-
-    let mut out = String::new();
-    let mut are_incomplete = true;
-    let mut directive = NO_FILES | KEEP_ORDER;
-    match value_hint(&command, request) {
+    let (lines, directive) = match value_hint(&command, request) {
         // The shell suggests files itself, since it quotes their names better.
-        Some(ValueHint::FilePath | ValueHint::AnyPath) => directive = FILES,
-        Some(ValueHint::DirPath) => directive = DIRECTORIES,
-        _ => {
-            for candidate in found.unwrap_or_default() {
-                let value = candidate.get_value().to_string_lossy();
-                // kubectl's scripts add the option again, so they expect only the value.
-                let value = value.strip_prefix(option).unwrap_or(&value);
-                if value.contains(['\n', '\t']) || !value.starts_with(typed) {
-                    continue;
-                }
-                let about = candidate.get_help().map(ToString::to_string).unwrap_or_default();
-                out.push_str(value);
-                if let Some(about) = about.lines().next() {
-                    out.push('\t');
-                    out.push_str(about);
-                }
-                out.push('\n');
-                // After these characters, the user goes on typing the same word.
-                are_incomplete &= value.ends_with(['/', '=', ',', '.']);
-            }
-            if are_incomplete && !out.is_empty() {
-                directive |= NO_SPACE;
-            }
-        }
-    }
+        Some(ValueHint::FilePath | ValueHint::AnyPath) => (String::new(), FILES),
+        Some(ValueHint::DirPath) => (String::new(), DIRECTORIES),
+        _ => list_suggestions(&found.unwrap_or_default(), request.current()),
+    };
     let mut stdout = io::stdout().lock();
-    stdout.write_all(format!("{out}:{directive}\n").as_bytes())?;
+    stdout.write_all(format!("{lines}:{directive}\n").as_bytes())?;
     stdout.flush()
+}
+
+/// Formats the suggestions for a word, one on each line, and returns them with their directive.
+fn list_suggestions(candidates: &[CompletionCandidate], word: &str) -> (String, u8) {
+    let (option, typed) = split_option(word);
+    let mut lines = String::new();
+    let mut are_incomplete = true;
+    for candidate in candidates {
+        let value = candidate.get_value().to_string_lossy();
+        // kubectl's scripts add the option again, so they expect only the value.
+        let value = value.strip_prefix(option).unwrap_or(&value);
+        // A line break or a tab would begin another suggestion or its description.
+        if value.contains(['\n', '\t']) || !value.starts_with(typed) {
+            continue;
+        }
+        lines.push_str(value);
+        let about = candidate.get_help().map(ToString::to_string).unwrap_or_default();
+        if let Some(about) = about.lines().next() {
+            lines.push('\t');
+            lines.push_str(about);
+        }
+        lines.push('\n');
+        // After these characters, the user goes on typing the same word.
+        are_incomplete &= value.ends_with(['/', '=', ',', '.']);
+    }
+
+    let mut directive = NO_FILES | KEEP_ORDER;
+    if are_incomplete && !lines.is_empty() {
+        directive |= NO_SPACE;
+    }
+    (lines, directive)
 }
 
 /// Splits `--name=value` after the `=`. For any other word, the first part is empty.

@@ -21,16 +21,12 @@ pub(super) fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
     };
     // If there are journals, files are suggested only after the user has begun a word.
     if candidates.is_empty() || !typed.is_empty() {
-        let number_of_journals = candidates.len();
-        for file in PathCompleter::file().complete(typed) {
-            let journals = &candidates[..number_of_journals];
-            let is_journal = journals
-                .iter()
-                .any(|journal| journal.get_value() == file.get_value());
-            if !is_journal {
-                candidates.push(file);
-            }
-        }
+        let mut files = PathCompleter::file().complete(typed);
+        files.retain(|file| {
+            let mut journals = candidates.iter();
+            journals.all(|journal| journal.get_value() != file.get_value())
+        });
+        candidates.append(&mut files);
     }
     candidates
 }

@@ -46,38 +46,46 @@ fn split(text: &str) -> Line {
     let mut has_word_begun = false;
     for c in text.chars() {
         let is_in_word = is_escaped || line.quote.is_some() || !c.is_ascii_whitespace();
-        if !is_in_word {
+        if is_in_word {
+            has_word_begun = true;
+            line.typed.push(c);
+            is_escaped = line.read_char(c, is_escaped);
+        } else if has_word_begun {
             // Further blanks between two words begin no other word.
-            if has_word_begun {
-                line.words.push(String::new());
-                line.typed.clear();
-                has_word_begun = false;
-            }
-            continue;
-        }
-        has_word_begun = true;
-        line.typed.push(c);
-        let word = line.words.last_mut().expect("there is always a last word");
-        if is_escaped {
-            // In double quotes, a backslash escapes only some characters, and otherwise stays.
-            if line.quote.is_some() && !"\"\\$`".contains(c) {
-                word.push('\\');
-            }
-            word.push(c);
-            is_escaped = false;
-            continue;
-        }
-        match (line.quote, c) {
-            (None | Some('"'), '\\') => is_escaped = true,
-            (None, '"' | '\'') => line.quote = Some(c),
-            (Some(open), c) if c == open => line.quote = None,
-            (_, c) => word.push(c),
+            has_word_begun = false;
+            line.words.push(String::new());
+            line.typed.clear();
         }
     }
     line
 }
 
 impl Line {
+    /// Reads a character of the last word. Returns true if it is a backslash that escapes the next character.
+    fn read_char(&mut self, c: char, is_escaped: bool) -> bool {
+        let word = self.words.last_mut().expect("there is always a last word");
+        if is_escaped {
+            // In double quotes, a backslash escapes only some characters, and otherwise stays.
+            if self.quote.is_some() && !"\"\\$`".contains(c) {
+                word.push('\\');
+            }
+            word.push(c);
+            return false;
+        }
+        // In single quotes, a backslash is a plain character.
+        if c == '\\' && self.quote != Some('\'') {
+            return true;
+        }
+        if self.quote == Some(c) {
+            self.quote = None;
+        } else if self.quote.is_none() && ['"', '\''].contains(&c) {
+            self.quote = Some(c);
+        } else {
+            word.push(c);
+        }
+        false
+    }
+
     /// Formats a suggestion for bash to insert: quoted, and without the part that bash keeps.
     pub(super) fn inserted(&self, suggestion: &str) -> String {
         let kept_text = self

@@ -36,17 +36,11 @@ const WORDS: &str = "--";
 /// variable never makes a check print a completion script.
 pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     let (program, rest) = arguments.split_first()?;
-    if let Some(applet) = Applet::completed_by(program) {
-        return Some(answer_kubectl(applet, rest));
-    }
-    let applet = Applet::of(program.clone());
-    // Cobra's names of the command that completes a line, which kubectl's scripts call.
-    if let Some((first, words)) = rest.split_first()
-        && (first == "__complete" || first == "__completeNoDesc")
-    {
+    if let Some((applet, words)) = kubectl_request(program, rest) {
         return Some(answer_kubectl(applet, words));
     }
 
+    let applet = Applet::of(program.clone());
     let value = std::env::var_os(VARIABLE)?;
     let shell = Path::new(&value).file_stem().and_then(OsStr::to_str)?.to_owned();
     SHELLS.completer(&shell)?;
@@ -60,6 +54,19 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     be_silent();
     let request = Request::from_shell(&shell, words);
     Some(answer_shell(applet, request, arguments))
+}
+
+/// Returns the plugin for which kubectl requests suggestions, and the words after it; `None` for any other call.
+fn kubectl_request<'a>(program: &OsStr, rest: &'a [OsString]) -> Option<(Applet, &'a [OsString])> {
+    if let Some(applet) = Applet::completed_by(program) {
+        return Some((applet, rest));
+    }
+    // Cobra's names of the command that completes a line, which kubectl's scripts call.
+    let (first, words) = rest.split_first()?;
+    if first == "__complete" || first == "__completeNoDesc" {
+        return Some((Applet::of(program.to_owned()), words));
+    }
+    None
 }
 
 /// Prints the suggestions for a request or, if `arguments` have no words, the script that registers completion.

@@ -71,7 +71,7 @@ impl Request {
     }
 
     /// Returns the words between the program and the one to complete.
-    pub(super) fn before(&self) -> &[OsString] {
+    pub(super) fn words_before(&self) -> &[OsString] {
         self.words.get(1..self.index).unwrap_or_default()
     }
 
@@ -106,13 +106,9 @@ impl Request {
         command: &'c Command,
         mut on_option: impl FnMut(&'c Arg, &OsStr),
     ) -> Place<'c> {
-        let mut place = Place {
-            command,
-            option: None,
-            positionals: 0,
-        };
+        let mut place = Place::after(command);
         let mut is_after_dashes = false;
-        for word in self.before() {
+        for word in self.words_before() {
             // The word before was an option, and this one is its value.
             if let Some(option) = place.option.take() {
                 on_option(option, word);
@@ -125,20 +121,15 @@ impl Request {
                 place.positionals += 1;
             } else if !text.starts_with('-') || text == "-" {
                 match place.command.find_subcommand(word) {
-                    Some(sub) => {
-                        place = Place {
-                            command: sub,
-                            option: None,
-                            positionals: 0,
-                        }
-                    }
+                    Some(subcommand) => place = Place::after(subcommand),
                     None => place.positionals += 1,
                 }
             } else if let Some((option, value)) = find_option(place.command, &text) {
-                match value {
-                    Some(value) => on_option(option, OsStr::new(value)),
-                    None if option.get_action().takes_values() => place.option = Some(option),
-                    None => on_option(option, OsStr::new("")),
+                let next_word_is_value = value.is_none() && option.get_action().takes_values();
+                if next_word_is_value {
+                    place.option = Some(option);
+                } else {
+                    on_option(option, OsStr::new(value.unwrap_or_default()));
                 }
             }
         }
@@ -175,32 +166,53 @@ pub(super) struct Place<'c> {
     pub positionals: usize,
 }
 
+impl<'c> Place<'c> {
+    /// Returns the position after a command, before its arguments.
+    fn after(command: &'c Command) -> Self {
+        Self {
+            command,
+            option: None,
+            positionals: 0,
+        }
+    }
+}
+
 /// Returns the option in a word, and its value if that is in the same word: `--name`, `--name=value`, `-n`, `-nvalue`,
 /// `-qn`. `None` if the command has no such option.
 fn find_option<'c, 'w>(command: &'c Command, word: &'w str) -> Option<(&'c Arg, Option<&'w str>)> {
-    if let Some(long) = word.strip_prefix("--") {
-        let (name, value) = match long.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (long, None),
-        };
-        let is_named = |arg: &&Arg| {
-            let aliases = arg.get_all_aliases().unwrap_or_default();
-            arg.get_long() == Some(name) || aliases.contains(&name)
-        };
-        let arg = command.get_arguments().find(is_named)?;
-        return Some((arg, value));
+    match word.strip_prefix("--") {
+        Some(long) => find_long_option(command, long),
+        None => last_short_option(command, word.strip_prefix('-')?),
     }
+}
 
-    // Of several short options in a word, only the last one can have a value.
+/// Returns the option in `name` or `name=value`, which followed two dashes, and its value.
+fn find_long_option<'c, 'w>(command: &'c Command, word: &'w str) -> Option<(&'c Arg, Option<&'w str>)> {
+    let (name, value) = match word.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (word, None),
+    };
+    let is_named = |arg: &&Arg| {
+        let aliases = arg.get_all_aliases().unwrap_or_default();
+        arg.get_long() == Some(name) || aliases.contains(&name)
+    };
+    let arg = command.get_arguments().find(is_named)?;
+    Some((arg, value))
+}
+
+/// Returns the last short option in `n`, `qn` or `nvalue`, which followed a dash, and its value.
+fn last_short_option<'c, 'w>(command: &'c Command, word: &'w str) -> Option<(&'c Arg, Option<&'w str>)> {
     let mut last = None;
-    for (place, c) in word.char_indices().skip(1) {
+    let mut rest = word.chars();
+    while let Some(c) = rest.next() {
         let arg = command.get_arguments().find(|arg| arg.get_short() == Some(c))?;
+        // The characters after an option that takes a value are its value.
         if arg.get_action().takes_values() {
-            let following = &word[place + c.len_utf8()..];
-            if following.is_empty() {
-                return Some((arg, None));
-            }
-            return Some((arg, Some(following.strip_prefix('=').unwrap_or(following))));
+            let value = match rest.as_str() {
+                "" => None,
+                text => Some(text.strip_prefix('=').unwrap_or(text)),
+            };
+            return Some((arg, value));
         }
         last = Some((arg, None));
     }

@@ -15,40 +15,82 @@ impl Cluster {
     /// Returns the completer for an argument of a command, which suggests names from the cluster, contexts, journals or
     /// files; `None` if clap's own suggestions are enough.
     pub(super) fn completer(self: &Arc<Self>, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
-        let wanted = match (arg.get_long(), command) {
-            (Some("context"), _) => Wanted::OfKubeconfig(|names| names.contexts),
-            (Some("cluster"), _) => Wanted::OfKubeconfig(|names| names.clusters),
-            (Some("user"), _) => Wanted::OfKubeconfig(|names| names.users),
-            (Some("node"), _) => Wanted::OfObjects(NameKind::Nodes),
-            (None, "show" | "history") if arg.is_positional() => Wanted::OfObjects(NameKind::Nodes),
-            (Some("pool"), _) | (Some("from" | "to"), "migrate") => Wanted::OfObjects(NameKind::Pools),
-            (Some("block"), _) => Wanted::OfObjects(NameKind::Blocks),
-            // Assigned addresses cannot be assigned again.
-            (Some("ip"), "assign") => return None,
-            (Some("ip"), _) => Wanted::OfObjects(NameKind::Addresses),
-            (Some("handle"), _) => Wanted::OfObjects(NameKind::Handles),
-            (Some("service"), "explain") => Wanted::OfObjects(NameKind::Services),
-            (Some("pod"), _) => Wanted::OfObjects(NameKind::Pods),
-            (Some("namespace"), _) => Wanted::OfObjects(NameKind::Namespaces),
-            (Some("datastore"), _) => return Some(ArgValueCompleter::new(datastores)),
-            (None, "diff") if arg.is_positional() => return Some(ArgValueCompleter::new(datastores)),
-            (None, "undo") if arg.is_positional() => return Some(ArgValueCompleter::new(journals::complete)),
-            _ => return None,
+        if let Some(completer) = file_completer(arg, command) {
+            return Some(completer);
+        }
+        let wanted = match arg.get_long() {
+            Some(option) => wanted_by_option(option, command)?,
+            None if arg.is_positional() => wanted_by_positional(command)?,
+            None => return None,
         };
         if !arg.get_action().takes_values() {
             return None;
         }
         let cluster = Arc::clone(self);
         Some(ArgValueCompleter::new(move |typed: &OsStr| {
-            match typed.to_str() {
-                Some(typed) => cluster
-                    .names(wanted, typed)
-                    .into_iter()
-                    .map(CompletionCandidate::new)
-                    .collect(),
-                None => Vec::new(),
-            }
+            cluster.candidates(wanted, typed)
         }))
+    }
+
+    /// Returns the names that begin with `typed`, as suggestions.
+    fn candidates(&self, wanted: Wanted, typed: &OsStr) -> Vec<CompletionCandidate> {
+        // Names are UTF-8, so none begins with other bytes.
+        let Some(typed) = typed.to_str() else {
+            return Vec::new();
+        };
+        let names = self.names(wanted, typed);
+        names.into_iter().map(CompletionCandidate::new).collect()
+    }
+}
+
+/// Returns the completer for an argument whose values are files of the user; `None` for other arguments.
+fn file_completer(arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
+    if arg.get_long() == Some("datastore") {
+        return Some(ArgValueCompleter::new(datastores));
+    }
+    if !arg.is_positional() {
+        return None;
+    }
+    match command {
+        "diff" => Some(ArgValueCompleter::new(datastores)),
+        "undo" => Some(ArgValueCompleter::new(journals::complete)),
+        _ => None,
+    }
+}
+
+/// Returns the names to suggest for the positional argument of a command.
+fn wanted_by_positional(command: &str) -> Option<Wanted> {
+    match command {
+        "show" | "history" => Some(Wanted::OfObjects(NameKind::Nodes)),
+        _ => None,
+    }
+}
+
+/// Returns the names to suggest for an option of a command, without its dashes.
+fn wanted_by_option(option: &str, command: &str) -> Option<Wanted> {
+    match option {
+        "context" => Some(Wanted::OfKubeconfig(|names| names.contexts)),
+        "cluster" => Some(Wanted::OfKubeconfig(|names| names.clusters)),
+        "user" => Some(Wanted::OfKubeconfig(|names| names.users)),
+        _ => object_kind(option, command).map(Wanted::OfObjects),
+    }
+}
+
+/// Returns the kind of the objects that an option of a command names.
+fn object_kind(option: &str, command: &str) -> Option<NameKind> {
+    match option {
+        "node" => Some(NameKind::Nodes),
+        "pool" => Some(NameKind::Pools),
+        "from" | "to" if command == "migrate" => Some(NameKind::Pools),
+        "block" => Some(NameKind::Blocks),
+        // Assigned addresses cannot be assigned again.
+        "ip" if command == "assign" => None,
+        "ip" => Some(NameKind::Addresses),
+        "handle" => Some(NameKind::Handles),
+        "service" if command == "explain" => Some(NameKind::Services),
+        "pod" => Some(NameKind::Pods),
+        "namespace" => Some(NameKind::Namespaces),
+        _ => None,
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) fn build(applet: Applet, request: &Request) -> Command {
     let definition = args::tidy(applet.command());
     let cluster = Arc::new(Cluster::of(applet, request));
     let view = View {
-        words_before: request.before(),
+        words_before: request.words_before(),
         options_last: request.current().is_empty(),
         cluster,
     };
@@ -41,29 +41,36 @@ impl View<'_> {
     /// Copies a command without the hidden parts, except for those that are typed already: a user who knows them gets
     /// suggestions for the rest.
     fn command(&self, definition: &Command) -> Command {
-        let aliases = definition
-            .get_all_aliases()
-            .filter(|alias| self.is_typed(alias))
-            .map(str::to_owned);
-        let commands = definition
-            .get_subcommands()
-            .filter(|sub| !sub.is_hide_set() || self.is_typed(sub.get_name()));
-        let shown = definition
-            .get_arguments()
-            .filter(|arg| !arg.is_hide_set() || self.is_arg_typed(arg));
+        let name = definition.get_name();
         // clap would add its own options and command for help.
-        let mut view = Command::new(definition.get_name().to_owned())
-            .visible_aliases(definition.get_visible_aliases().map(str::to_owned).chain(aliases))
+        let mut view = Command::new(name.to_owned())
+            .visible_aliases(self.aliases(definition))
             .display_order(definition.get_display_order())
             .disable_help_flag(true)
             .disable_version_flag(true)
-            .disable_help_subcommand(true)
-            .subcommands(commands.map(|sub| self.command(sub)))
-            .args(shown.map(|arg| self.arg(arg, definition.get_name())));
+            .disable_help_subcommand(true);
+
+        for sub in definition.get_subcommands() {
+            if !sub.is_hide_set() || self.is_typed(sub.get_name()) {
+                view = view.subcommand(self.command(sub));
+            }
+        }
+        for arg in definition.get_arguments() {
+            if !arg.is_hide_set() || self.is_arg_typed(arg) {
+                view = view.arg(self.arg(arg, name));
+            }
+        }
         if let Some(about) = definition.get_about() {
             view = view.about(about.clone());
         }
         view
+    }
+
+    /// Returns the other names of a command: the visible ones, and those that are typed already.
+    fn aliases(&self, definition: &Command) -> Vec<String> {
+        let typed = definition.get_all_aliases().filter(|alias| self.is_typed(alias));
+        let aliases = definition.get_visible_aliases().chain(typed);
+        aliases.map(str::to_owned).collect()
     }
 
     /// True if an option is on the command line, with or without a value.

@@ -69,18 +69,7 @@ fn matching_contexts(patterns: &[String], contexts: &[String]) -> Result<Vec<Str
     for pattern in patterns {
         let matches = matching(pattern, contexts);
         if matches.is_empty() {
-            // Before the list of contexts, which can be long, the one that was probably meant.
-            let hint = if let Some(similar) = nearest(pattern, contexts.iter().map(String::as_str)) {
-                format!(
-                    "did you mean `{similar}`? The kubeconfig has {}",
-                    contexts.join(", ")
-                )
-            } else if contexts.is_empty() {
-                "name the kubeconfig with --kubeconfig or KUBECONFIG".to_owned()
-            } else {
-                format!("it has {}", contexts.join(", "))
-            };
-            return Err(Failure::usage(format!("the kubeconfig has no context {pattern:?}")).hint(hint));
+            return Err(no_context(pattern, contexts));
         }
         for name in matches {
             if !names.contains(name) {
@@ -89,4 +78,20 @@ fn matching_contexts(patterns: &[String], contexts: &[String]) -> Result<Vec<Str
         }
     }
     Ok(names)
+}
+
+/// Creates the failure for a pattern that matches none of `contexts`.
+fn no_context(pattern: &str, contexts: &[String]) -> Failure {
+    // Before the list of contexts, which can be long, the one that was probably meant.
+    let hint = if let Some(similar) = nearest(pattern, contexts.iter().map(String::as_str)) {
+        format!(
+            "did you mean `{similar}`? The kubeconfig has {}",
+            contexts.join(", ")
+        )
+    } else if contexts.is_empty() {
+        "name the kubeconfig with --kubeconfig or KUBECONFIG".to_owned()
+    } else {
+        format!("it has {}", contexts.join(", "))
+    };
+    Failure::usage(format!("the kubeconfig has no context {pattern:?}")).hint(hint)
 }

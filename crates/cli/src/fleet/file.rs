@@ -86,13 +86,7 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet> {
         let entry = Entry::deserialize(value).map_err(|error| error.to_string());
         match entry.and_then(|entry| entry.into_cluster(folder, base)) {
             Ok(cluster) => clusters.push(cluster),
-            Err(message) => {
-                let cluster = match &value["name"] {
-                    Value::String(name) => format!("cluster {name:?}"),
-                    _ => format!("cluster {}", index + 1),
-                };
-                return Err(invalid(format!("{cluster}: {message}")));
-            }
+            Err(message) => return Err(invalid(format!("{}: {message}", label(value, index)))),
         }
     }
     Ok(Fleet {
@@ -100,6 +94,14 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet> {
         taken,
         ..Fleet::default()
     })
+}
+
+/// Returns the name of an entry in errors: its `name` or, if it has none, its number.
+fn label(entry: &Value, index: usize) -> String {
+    match entry["name"].as_str() {
+        Some(name) => format!("cluster {name:?}"),
+        None => format!("cluster {}", index + 1),
+    }
 }
 
 /// True for a file that describes a fleet, and is no export of a cluster: it is in YAML, and has the fields of a fleet.
@@ -113,43 +115,45 @@ pub(super) fn is_fleet(path: &Path) -> bool {
     let Ok(file) = regular::open(path) else {
         return false;
     };
-    match read_document::<Value>(file) {
-        Ok(value) => File::deserialize(&value).is_ok(),
-        Err(_) => false,
-    }
+    read_document::<Value>(file).is_ok_and(|value| File::deserialize(&value).is_ok())
 }
 
 impl Entry {
     /// Checks that the entry names exactly one location, and that it has certificates only if the location is etcd.
-    fn has_one_source(&self) -> Result<(), String> {
-        let has_kubernetes = self.kubeconfig.is_some() || self.context.is_some();
-        let has_etcd = self.etcd_endpoints.is_some();
-        let has_certificates =
-            self.etcd_cacert.is_some() || self.etcd_cert.is_some() || self.etcd_key.is_some();
+    fn check_source(&self) -> Result<(), String> {
+        let needed = "it needs one of datastore, etcdEndpoints, kubeconfig/context and config";
+        let sources = self.sources();
+        if sources.is_empty() {
+            return Err(format!("it does not say how to connect: {needed}"));
+        }
+        if sources.len() > 1 {
+            return Err(format!("it has {}: {needed}", sources.join(" and ")));
+        }
 
+        let certificates = [&self.etcd_cacert, &self.etcd_cert, &self.etcd_key];
+        let has_certificates = certificates.iter().any(|file| file.is_some());
+        if has_certificates && self.etcd_endpoints.is_none() {
+            return Err("it has certificates for etcd, but no etcdEndpoints".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Returns the fields of this entry that name a location.
+    fn sources(&self) -> Vec<&'static str> {
         let mut sources = Vec::new();
         if self.datastore.is_some() {
             sources.push("datastore");
         }
-        if has_etcd {
+        if self.etcd_endpoints.is_some() {
             sources.push("etcdEndpoints");
-        } else if has_kubernetes {
+        } else if self.kubeconfig.is_some() || self.context.is_some() {
             // With etcd, the kubeconfig is used only to read pods and services.
             sources.push("kubeconfig/context");
         }
         if self.config.is_some() {
             sources.push("config");
         }
-
-        let needed = "it needs one of datastore, etcdEndpoints, kubeconfig/context and config";
-        match sources[..] {
-            [] => Err(format!("it does not say how to connect: {needed}")),
-            [_] if has_certificates && !has_etcd => {
-                Err("it has certificates for etcd, but no etcdEndpoints".to_owned())
-            }
-            [_] => Ok(()),
-            _ => Err(format!("it has {}: {needed}", sources.join(" and "))),
-        }
+        sources
     }
 
     /// Creates the cluster of the entry. `folder` is the folder of the fleet's file.
@@ -157,7 +161,7 @@ impl Entry {
         if self.name.is_empty() {
             return Err("it has no `name`".to_owned());
         }
-        self.has_one_source()?;
+        self.check_source()?;
 
         let in_folder = |path: Option<PathBuf>| path.map(|path| folder.join(path));
         let Self {

@@ -13,29 +13,10 @@ use crate::render::text::escape;
 /// Lists the files in a folder as clusters. The folders in it are groups. A fleet's own file can be among the exports;
 /// it is left out.
 pub(super) fn fleet(folder: &Path) -> Result<Fleet> {
-    let mut files: Vec<(PathBuf, Option<String>)> = Vec::new();
-    let mut subfolders = Vec::new();
-    for path in entries(folder)? {
-        if path.is_dir() {
-            subfolders.push(path);
-        } else {
-            let no_group = None;
-            files.push((path, no_group));
-        }
-    }
-    for subfolder in subfolders {
-        let group = name_of(&subfolder);
-        for path in entries(&subfolder)? {
-            if !path.is_dir() {
-                files.push((path, Some(group.clone())));
-            }
-        }
-    }
-
     let base = unattended();
     let mut clusters: Vec<Named> = Vec::new();
     let mut notes = Vec::new();
-    for (file, group) in files {
+    for (file, group) in files_with_groups(folder)? {
         if file::is_fleet(&file) {
             let name = file.to_string_lossy();
             notes.push(format!(
@@ -56,6 +37,22 @@ pub(super) fn fleet(folder: &Path) -> Result<Fleet> {
         notes,
         ..Fleet::default()
     })
+}
+
+/// Lists the files in a folder, then those in its subfolders, each with the name of the subfolder.
+fn files_with_groups(folder: &Path) -> Result<Vec<(PathBuf, Option<String>)>> {
+    let (subfolders, files): (Vec<PathBuf>, Vec<PathBuf>) =
+        entries(folder)?.into_iter().partition(|path| path.is_dir());
+    let mut all: Vec<(PathBuf, Option<String>)> = files.into_iter().map(|file| (file, None)).collect();
+    for subfolder in subfolders {
+        let group = name_of(&subfolder);
+        for path in entries(&subfolder)? {
+            if !path.is_dir() {
+                all.push((path, Some(group.clone())));
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Appends a number to the name if another cluster already has it, and adds it to the `names` that clusters have.

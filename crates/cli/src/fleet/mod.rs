@@ -71,9 +71,15 @@ impl Fleet {
         if fleet.clusters.is_empty() {
             return Err(Failure::usage(format!("{} names no cluster", path.display())));
         }
-        // Cluster names appear in --ignore lines, metrics and links.
+        fleet.check_names(path)?;
+        Ok(fleet)
+    }
+
+    /// Refuses names that cannot appear in `--ignore` lines, metrics and links, and names that two clusters have.
+    /// Errors begin with `path`, that of the fleet.
+    fn check_names(&self, path: &Path) -> Result<()> {
         let mut names: Vec<&str> = Vec::new();
-        for cluster in &fleet.clusters {
+        for cluster in &self.clusters {
             let name = cluster.name.as_str();
             if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
                 return Err(Failure::usage(format!(
@@ -84,15 +90,15 @@ impl Fleet {
             names.push(name);
         }
         names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Failure::usage(format!(
-                "{}: two clusters have the name {:?}",
-                path.display(),
-                pair[0]
-            ))
-            .hint("each cluster needs a name of its own"));
-        }
-        Ok(fleet)
+        let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) else {
+            return Ok(());
+        };
+        Err(Failure::usage(format!(
+            "{}: two clusters have the name {:?}",
+            path.display(),
+            pair[0]
+        ))
+        .hint("each cluster needs a name of its own"))
     }
 
     /// Reads the clusters as they were at an earlier time, from a file or folder like the one for `--fleet`.

@@ -44,10 +44,7 @@ pub(crate) fn each<T: Send>(
 
             let console = console.of_cluster(&cluster.name);
             let result = hints::for_cluster(&cluster.name, || work(cluster, &console));
-            // Poisoning is ignored, since a panic in a worker also ends the scope with a panic.
-            done.lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner())
-                .push((position, result));
+            lock(&done).push((position, result));
         }
     };
     thread::scope(|scope| {
@@ -56,6 +53,7 @@ pub(crate) fn each<T: Send>(
         }
     });
 
+    // Poisoning is ignored, since a panic in a worker also ends the scope with a panic.
     let mut results = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     results.sort_by_key(|(position, _)| *position);
     results.into_iter().map(|(_, result)| result).collect()

@@ -46,24 +46,23 @@ impl Source {
     /// Returns the location for reports, such as a path, a URL, or `context prod`: of the settings, the one that
     /// decides which cluster is read. Empty if there is none.
     pub(crate) fn location(&self) -> String {
-        let Overrides {
-            datastore,
-            etcd_endpoints,
-            config,
-            kubeconfig,
-            context,
-            ..
-        } = &self.overrides;
-        let config = config.as_ref().map(|path| path.display().to_string());
-        let context = context.as_ref().map(|name| format!("context {name}"));
-        // Which Kubernetes cluster it is, the context tells.
-        let datastore = datastore.clone().filter(|name| name != "kubernetes");
-        datastore
-            .or_else(|| etcd_endpoints.clone())
-            .or(config)
-            .or(context)
-            .or_else(|| kubeconfig.clone())
-            .unwrap_or_default()
+        let settings = &self.overrides;
+        // `kubernetes` does not tell which cluster it is, but the context does.
+        if let Some(datastore) = &settings.datastore
+            && datastore != "kubernetes"
+        {
+            return datastore.clone();
+        }
+        if let Some(endpoints) = &settings.etcd_endpoints {
+            return endpoints.clone();
+        }
+        if let Some(config) = &settings.config {
+            return config.display().to_string();
+        }
+        if let Some(context) = &settings.context {
+            return format!("context {context}");
+        }
+        settings.kubeconfig.clone().unwrap_or_default()
     }
 
     /// Resolves the settings of the datastore.

@@ -86,15 +86,20 @@ fn same_data(words: &[&str]) -> Vec<&'static str> {
         Some(call) => call.same_data(),
         None => Vec::new(),
     };
-    if let Some(call) = CALL.get()
-        && CLUSTER.get().is_none()
-        && let Some(name) = words.first()
-        && let Some(command) = DEFINITION.find_subcommand(name)
-        && find_option(command, "--fleet").is_some()
+    // A command line for one cluster of the fleet does not name the fleet.
+    if CLUSTER.get().is_none()
+        && takes_fleet(words)
+        && let Some(call) = CALL.get()
     {
         options.extend(call.options(&["fleet", "routed"]));
     }
     options
+}
+
+/// True if the command with these words has the option `--fleet`.
+fn takes_fleet(words: &[&str]) -> bool {
+    let command = words.first().and_then(|name| DEFINITION.find_subcommand(name));
+    command.is_some_and(|command| find_option(command, "--fleet").is_some())
 }
 
 /// True if this call has connection options.
@@ -113,6 +118,7 @@ pub(crate) fn kubectl(words: &str) -> String {
     kubectl_for(call_for_cluster(), words)
 }
 
+/// Formats a command line of kubectl with the connection of a call.
 fn kubectl_for(call: Option<&Call>, words: &str) -> String {
     format!("`{}`", with_connection(call, &format!("kubectl {words}")))
 }
@@ -136,6 +142,7 @@ pub(crate) fn calicoctl(words: &str) -> String {
     calicoctl_for(call_for_cluster(), words)
 }
 
+/// Formats a command line of calicoctl with the connection of a call.
 fn calicoctl_for(call: Option<&Call>, words: &str) -> String {
     let line = format!("calicoctl {words}");
     match call {
@@ -282,8 +289,7 @@ fn arranged<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
             after_dashes.push(word.to_owned());
         }
         command = command.find_subcommand(word).unwrap_or(command);
-        let takes_value = |arg: &Arg| arg.get_num_args().is_some_and(|values| values.min_values() > 0);
-        is_value = !is_value && !word.contains('=') && find_option(command, word).is_some_and(takes_value);
+        is_value = !is_value && is_value_next(command, word);
     }
     if !after_dashes.is_empty() {
         line.push("--".to_owned());
@@ -292,15 +298,26 @@ fn arranged<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
     line
 }
 
+/// True if a word is an option of a command whose value is the next word.
+fn is_value_next(command: &clap::Command, word: &str) -> bool {
+    let takes_value = |option: &Arg| {
+        option
+            .get_num_args()
+            .is_some_and(|values| values.min_values() > 0)
+    };
+    !word.contains('=') && find_option(command, word).is_some_and(takes_value)
+}
+
 /// Finds an option of a command; `None` if the word is not one.
 fn find_option<'c>(command: &'c clap::Command, word: &str) -> Option<&'c Arg> {
-    let is_named = |arg: &&Arg| match word.strip_prefix("--") {
-        Some(long) => arg.get_long() == long.split('=').next(),
-        None => word
-            .strip_prefix('-')
-            .is_some_and(|short| arg.get_short() == short.chars().next()),
-    };
-    command.get_arguments().find(is_named)
+    let mut options = command.get_arguments();
+    if let Some(long) = word.strip_prefix("--") {
+        // The word can also have the value: `--name=value`.
+        let name = long.split('=').next();
+        return options.find(|option| option.get_long() == name);
+    }
+    let short = word.strip_prefix('-')?.chars().next();
+    options.find(|option| option.get_short() == short)
 }
 
 /// True for the words of a command line of this program, whose values may be placeholders.
@@ -354,7 +371,7 @@ impl Reader {
         calicoctl_for(self.cluster(), words)
     }
 
-    /// The call whose connection command lines repeat. A document of one cluster repeats none.
+    /// Returns the call whose connection command lines repeat. A document of one cluster repeats none.
     fn cluster(self) -> Option<&'static Call> {
         match self {
             Self::Operator => call_for_cluster(),

@@ -11,13 +11,14 @@ use crate::render::text::{count, thousands};
 pub(crate) fn sentence(cure: &Cure, reader: Reader) -> String {
     let command = remedy::line(&cure.remedy, reader);
     let purpose = remedy::purpose(&cure.remedy);
-    match &cure.effect {
-        Some(effect) => format!("{purpose}: {command} ({})", outcome(effect)),
-        None if matches!(cure.remedy, Remedy::UndoRun | Remedy::Explain(_)) => {
-            format!("{purpose}: {command}")
-        }
-        None => format!("{purpose}: {command} (cannot be tried in advance)"),
+    if let Some(effect) = &cure.effect {
+        return format!("{purpose}: {command} ({})", outcome(effect));
     }
+    // These commands only print something.
+    if matches!(cure.remedy, Remedy::UndoRun | Remedy::Explain(_)) {
+        return format!("{purpose}: {command}");
+    }
+    format!("{purpose}: {command} (cannot be tried in advance)")
 }
 
 /// Formats the effect of a cure.

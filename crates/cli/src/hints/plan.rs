@@ -43,17 +43,22 @@ fn release_by_name(subject: &Subject, reader: Reader) -> String {
     }
 }
 
+/// Returns the pod that a restart concerns, in words.
+fn restarted_pod(reason: RestartReason) -> &'static str {
+    match reason {
+        RestartReason::RecordedForAnother => "the owner without a record",
+        RestartReason::RecordedForNone => "one of them",
+        RestartReason::NoEndpoint => "it",
+    }
+}
+
 /// Formats a remedy of a finding: its command, and what the command does.
 fn command_with_effect(remedy: &Remedy, reader: Reader) -> String {
     let command = line(remedy, reader);
     match remedy {
         Remedy::ReleaseAddress(_) => format!("only {command} frees it"),
         Remedy::Rebuild(blocks) if blocks.is_empty() => format!("{command} records its addresses again"),
-        Remedy::RestartPod { reason, .. } => match reason {
-            RestartReason::RecordedForAnother => format!("{command} restarts the owner without a record"),
-            RestartReason::RecordedForNone => format!("{command} restarts one of them"),
-            RestartReason::NoEndpoint => format!("{command} restarts it"),
-        },
+        Remedy::RestartPod { reason, .. } => format!("{command} restarts {}", restarted_pod(*reason)),
         Remedy::RestartCalicoNode(_) => format!("{command} restarts the owner without a record"),
         Remedy::Rebuild(_) => format!("{command} repairs it"),
         Remedy::ReleaseOrphanHandles => format!("{command} deletes it"),

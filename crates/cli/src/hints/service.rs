@@ -52,17 +52,7 @@ fn steps_for_state(explanation: &ServiceExplanation) -> Vec<String> {
         ServiceState::Served => steps_for_served(explanation),
         ServiceState::NotServed(why) => vec![step_for_controller(*why)],
         ServiceState::NoPool => vec![new_pool::for_services()],
-        ServiceState::Unreadable(why) => {
-            let example = if why.field == request::ADDRESSES {
-                "198.51.100.7"
-            } else {
-                "POOL"
-            };
-            let annotate = annotate(explanation, why.field, "LIST");
-            vec![format!(
-                "correct the annotation, which is a JSON list such as [\"{example}\"]: {annotate}"
-            )]
-        }
+        ServiceState::Unreadable(why) => vec![correct_annotation(explanation, why.field)],
         ServiceState::NotRequested if explanation.unread_wish.is_none() => {
             let annotate = annotate(explanation, request::POOLS_V4, "[\"POOL\"]");
             vec![format!("if Calico is to serve it, name a pool: {annotate}")]
@@ -75,6 +65,17 @@ fn steps_for_state(explanation: &ServiceExplanation) -> Vec<String> {
         | ServiceState::Deleting
         | ServiceState::OtherClass(_) => Vec::new(),
     }
+}
+
+/// Returns the step that corrects an annotation that cannot be read.
+fn correct_annotation(explanation: &ServiceExplanation, field: &str) -> String {
+    let example = if field == request::ADDRESSES {
+        "198.51.100.7"
+    } else {
+        "POOL"
+    };
+    let annotate = annotate(explanation, field, "LIST");
+    format!("correct the annotation, which is a JSON list such as [\"{example}\"]: {annotate}")
 }
 
 /// Returns the step that lists the pods of kube-controllers.
@@ -154,22 +155,26 @@ fn name_addresses(explanation: &ServiceExplanation, addresses: &str) -> String {
 fn list_of_addresses(explanation: &ServiceExplanation) -> String {
     let mut quoted = Vec::new();
     for family in &explanation.families {
-        if !family.family.is_needed {
-            continue;
+        if family.family.is_needed {
+            quoted.push(format!("\"{}\"", address_or_placeholder(family)));
         }
-        let given = family.answer().and_then(|answer| answer.outcome.as_ref().ok());
-        let address = if let Some(kept) = family.family.kept.first() {
-            kept.to_string()
-        } else if let Some(given) = given {
-            given.address.to_string()
-        } else {
-            format!("{}-ADDRESS", family.family.family.to_string().to_uppercase())
-        };
-        quoted.push(format!("\"{address}\""));
     }
     format!("[{}]", joined(quoted, ","))
 }
 
+/// Returns the address that a service keeps in a family, the one that it would get, or a placeholder.
+fn address_or_placeholder(family: &FamilyOfService) -> String {
+    if let Some(kept) = family.family.kept.first() {
+        return kept.to_string();
+    }
+    let assigned = family.answer().and_then(|answer| answer.outcome.as_ref().ok());
+    match assigned {
+        Some(assigned) => assigned.address.to_string(),
+        None => format!("{}-ADDRESS", family.family.family.to_string().to_uppercase()),
+    }
+}
+
+/// Returns the reason why the controller gets no address in a family; `None` if it gets one, or does not ask.
 fn refusal(family: &FamilyOfService) -> Option<&Refused> {
     family.answer()?.outcome.as_ref().err()
 }

@@ -1,6 +1,7 @@
 //! Advice for a pod without an address that cannot be tried: a person has to decide or to correct something.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use calipam_assign::{PoolPassedOver, Reason, Refused};
 use calipam_check::views::{Explanation, LeftOfNode, RequestState};
@@ -23,29 +24,11 @@ const ASSIGNMENT_MODE_SINCE: (u32, u32) = (3, 30);
 /// true if a remedy was tried and helps.
 pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation, has_cure: bool) -> Vec<String> {
     match &explanation.state {
-        RequestState::Asks => {
-            if let Some(refused) = explanation.refusal() {
-                return steps_for_refusal(snapshot, explanation, refused, has_cure);
-            }
-            let mut steps = describe_pod(explanation, WAITS_FOR);
-            // The pod could have got an address long ago, so something else than IPAM holds it up.
-            if explanation.waits_in_vain {
-                steps.push(SEE_CNI_CONFIGURATION.to_owned());
-            }
-            steps
-        }
-        RequestState::Has(addresses) => {
-            let mut steps = Vec::new();
-            for remedy in explanation.critical.iter().filter_map(Finding::remedy) {
-                let command = remedy::line(&remedy, Reader::Operator);
-                steps.push(format!("{}: {command}", remedy::purpose(&remedy)));
-            }
-            for address in addresses {
-                steps.push(format!("see where it is recorded: {}", show_address(address)));
-            }
-            steps.extend(describe_pod(explanation, "see its events"));
-            steps
-        }
+        RequestState::Asks => match explanation.refusal() {
+            Some(refused) => steps_for_refusal(snapshot, explanation, refused, has_cure),
+            None => steps_while_waiting(explanation),
+        },
+        RequestState::Has(addresses) => steps_with_addresses(explanation, addresses),
         RequestState::NodeGone(remaining) => steps_for_deleted_node(&explanation.node, *remaining),
         RequestState::NotBound
         | RequestState::HostNetwork
@@ -59,6 +42,30 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation, has_cure: bo
         )],
         RequestState::Elsewhere => vec!["read the Kubernetes datastore: `--datastore kubernetes`".to_owned()],
     }
+}
+
+/// Returns the steps for a pod that will get an address.
+fn steps_while_waiting(explanation: &Explanation) -> Vec<String> {
+    let mut steps = describe_pod(explanation, WAITS_FOR);
+    // The pod could have got an address long ago, so something else than IPAM holds it up.
+    if explanation.waits_in_vain {
+        steps.push(SEE_CNI_CONFIGURATION.to_owned());
+    }
+    steps
+}
+
+/// Returns the steps for a pod that has these addresses: the remedies of its critical findings come first.
+fn steps_with_addresses(explanation: &Explanation, addresses: &[IpAddr]) -> Vec<String> {
+    let mut steps = Vec::new();
+    for remedy in explanation.critical.iter().filter_map(Finding::remedy) {
+        let command = remedy::line(&remedy, Reader::Operator);
+        steps.push(format!("{}: {command}", remedy::purpose(&remedy)));
+    }
+    for address in addresses {
+        steps.push(format!("see where it is recorded: {}", show_address(address)));
+    }
+    steps.extend(describe_pod(explanation, "see its events"));
+    steps
 }
 
 /// Returns the steps for a node that does not exist: release what it holds, and see what names it.
@@ -99,15 +106,8 @@ fn steps_for_refusal(
     has_cure: bool,
 ) -> Vec<String> {
     match &refused.reason {
-        Reason::NoneSelectsNode => {
-            let node = &explanation.node;
-            selectors(refused)
-                .map(|(pool, selector)| format!("label {node} so that pool {pool} selects it: {selector}"))
-                .collect()
-        }
-        Reason::NoneSelectsNamespace => selectors(refused)
-            .map(|(pool, selector)| format!("label the namespace so that pool {pool} selects it: {selector}"))
-            .collect(),
+        Reason::NoneSelectsNode => steps_to_label(&explanation.node, refused),
+        Reason::NoneSelectsNamespace => steps_to_label("the namespace", refused),
         Reason::StrictAffinity | Reason::Exhausted(_) => steps_for_full_pools(snapshot, refused),
         Reason::BlockLimit { limit, .. } if !has_cure => {
             let raised = IpamSetting::one_more_block(*limit);
@@ -118,6 +118,17 @@ fn steps_for_refusal(
         }
         reason => step_for_reason(reason).into_iter().collect(),
     }
+}
+
+/// Returns a step for each pool whose selector does not match: to label the object that it should select.
+fn steps_to_label(object: &str, refused: &Refused) -> Vec<String> {
+    let mut steps = Vec::new();
+    for (pool, selector) in selectors(refused) {
+        steps.push(format!(
+            "label {object} so that pool {pool} selects it: {selector}"
+        ));
+    }
+    steps
 }
 
 /// Returns the only step that helps against a reason, unless several do, or the cures are tried.

@@ -36,13 +36,16 @@ fn line(call: &Call) -> String {
         Call::Again { with, without } => this_call(&as_strs(with), without),
         Call::Connected { with, without } => connected(&as_strs(with), without),
         Call::DryRun => dry_run(),
-        Call::JournalPlace => {
-            let set_variable = "set HOME or XDG_STATE_HOME to an absolute path";
-            match with_journal_option() {
-                Some(call) => format!("name a file with {call}, or {set_variable}"),
-                None => set_variable.to_owned(),
-            }
-        }
+        Call::JournalPlace => name_journal_place(),
+    }
+}
+
+/// Says how to name a place for the journal, if there is no default.
+fn name_journal_place() -> String {
+    let set_variable = "set HOME or XDG_STATE_HOME to an absolute path";
+    match with_journal_option() {
+        Some(call) => format!("name a file with {call}, or {set_variable}"),
+        None => set_variable.to_owned(),
     }
 }
 

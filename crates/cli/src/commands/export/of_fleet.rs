@@ -71,9 +71,7 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
 fn prepare(paths: &[PathBuf], args: &ExportArgs) -> Result<()> {
     // An archive is a folder, to which an export is added.
     let may_exist = args.overwrite || args.archive.is_some();
-    if let Some(existing) = paths.iter().find(|path| path.exists())
-        && !may_exist
-    {
+    if !may_exist && let Some(existing) = paths.iter().find(|path| path.exists()) {
         let overwriting = rerun::replacing("overwrite", &["--overwrite"]);
         let hint = format!("choose another folder, or replace it: {overwriting}");
         return Err(Failure::usage(format!("{} exists", existing.display())).hint(hint));

@@ -50,21 +50,23 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
         .iter()
         .filter(|cluster| cluster.outcome == Outcome::Clean)
         .count();
+    let is_unknown = with_events == 0;
     let all = count(fleet.clusters.len(), "cluster", "clusters");
-    list.sums.push(if with_events == 0 {
+    list.sums.push(if is_unknown {
         format!("Nothing is known about ip {address} in {all}")
     } else {
         format!("Known in {with_events} of {all}")
     });
     console.print(&list)?;
 
+    // A cluster that was not read could know the address.
     if !list.unreadable.is_empty() {
-        Ok(Outcome::PartlyRead)
-    } else if with_events == 0 {
-        Ok(Outcome::Refused)
-    } else {
-        Ok(Outcome::Clean)
+        return Ok(Outcome::PartlyRead);
     }
+    if is_unknown {
+        return Ok(Outcome::Refused);
+    }
+    Ok(Outcome::Clean)
 }
 
 /// The address whose history is read in each cluster.

@@ -109,28 +109,31 @@ fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> 
 fn files(share: &Path, has_shell: impl Fn(&str) -> bool) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = Vec::new();
     for (script, text) in completion_scripts() {
-        let Some((program, shell)) = script.rsplit_once('.') else {
-            continue;
-        };
-        let Some((_, folder)) = SHELLS.iter().find(|(name, _)| *name == shell) else {
-            continue;
-        };
-        if !has_shell(shell) {
-            continue;
+        if let Some((shell, path)) = place_of_script(&script)
+            && has_shell(shell)
+        {
+            files.push((share.join(path), text));
         }
-        // Each shell looks for scripts under names of its own.
-        let name = match shell {
-            "zsh" => format!("_{program}"),
-            "fish" => format!("{program}.fish"),
-            _ => program.to_owned(),
-        };
-        files.push((share.join(folder).join(name), text));
     }
 
     for (name, text) in MAN_PAGES {
         files.push((share.join("man/man1").join(name), text.as_bytes().to_owned()));
     }
     files
+}
+
+/// Returns the shell of a completion script such as `calipam.zsh`, and the path in `share` from which that shell loads
+/// the script; `None` for other shells.
+fn place_of_script(script: &str) -> Option<(&'static str, PathBuf)> {
+    let (program, ending) = script.rsplit_once('.')?;
+    let (shell, folder) = SHELLS.into_iter().find(|(shell, _)| *shell == ending)?;
+    // Each shell looks for scripts under names of its own.
+    let name = match shell {
+        "zsh" => format!("_{program}"),
+        "fish" => format!("{program}.fish"),
+        _ => program.to_owned(),
+    };
+    Some((shell, Path::new(folder).join(name)))
 }
 
 /// True if the shell's program is in PATH.

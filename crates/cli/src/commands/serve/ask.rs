@@ -2,7 +2,6 @@
 //! is that of the last successful check or, if the cluster is followed, later data.
 
 use std::borrow::Cow;
-use std::io;
 
 use calipam_check::{Scope, views};
 use calipam_model::cidr::parse_address;
@@ -68,42 +67,64 @@ pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Res
         Some(names) => names.scope(&[snapshot])?,
         None => Scope::default(),
     };
-
-    match object {
-        Object::Address(address) => {
-            let view = views::address(snapshot, address);
-            write(&AddressDetails::new(&view, &[]), &title, snapshot, format)
-        }
-        Object::Pod(pod) => {
-            let list = views::addresses(snapshot, &scope, std::slice::from_ref(&pod));
-            if list.addresses.is_empty() {
-                let message = format!("no address is known for the pod {}/{}", pod.0, pod.1);
-                return Err(Failure::refused(message));
-            }
-            write(&list, &title, snapshot, format)
-        }
-        Object::Node(_) => write(&views::addresses(snapshot, &scope, &[]), &title, snapshot, format),
-        Object::Pool(_) => write(&views::pools(snapshot).within(&scope), &title, snapshot, format),
-        Object::Network(_) => write(&views::blocks(snapshot).within(&scope), &title, snapshot, format),
-        Object::Handle(id) | Object::Text(id) => {
-            let view = views::handle(snapshot, &id);
-            let view = view.ok_or_else(|| Failure::refused(format!("handle {id:?} not found")))?;
-            write(&of_handle(&view), &title, snapshot, format)
-        }
-    }
-    .map_err(Failure::io("format the answer"))
+    let answer = Answer {
+        title,
+        snapshot,
+        format,
+    };
+    answer.format_object(&object, &scope)
 }
 
-/// Writes a view in a format, as an answer to a question.
-fn write(view: &impl View, title: &str, snapshot: &Snapshot, format: Format) -> io::Result<Vec<u8>> {
-    let document = ViewDocument::new(view, snapshot);
-    if format == Format::Html {
-        let command = hints::command(&["show", title]);
-        return Ok(html::answer(title, &html::with_command(&html::text_of(&document), &command)).into());
+/// An answer to a question.
+struct Answer<'a> {
+    title: String,
+    snapshot: &'a Snapshot,
+    format: Format,
+}
+
+impl Answer<'_> {
+    /// Formats what the snapshot has about an object. `scope` is that of the object.
+    fn format_object(&self, object: &Object, scope: &Scope) -> Result<Vec<u8>> {
+        let snapshot = self.snapshot;
+        match object {
+            Object::Address(address) => {
+                let view = views::address(snapshot, *address);
+                self.format_view(&AddressDetails::new(&view, &[]))
+            }
+            Object::Pod((namespace, name)) => {
+                let pod = (namespace.clone(), name.clone());
+                let list = views::addresses(snapshot, scope, &[pod]);
+                if list.addresses.is_empty() {
+                    let message = format!("no address is known for the pod {namespace}/{name}");
+                    return Err(Failure::refused(message));
+                }
+                self.format_view(&list)
+            }
+            Object::Node(_) => self.format_view(&views::addresses(snapshot, scope, &[])),
+            Object::Pool(_) => self.format_view(&views::pools(snapshot).within(scope)),
+            Object::Network(_) => self.format_view(&views::blocks(snapshot).within(scope)),
+            Object::Handle(id) | Object::Text(id) => {
+                let Some(view) = views::handle(snapshot, id) else {
+                    return Err(Failure::refused(format!("handle {id:?} not found")));
+                };
+                self.format_view(&of_handle(&view))
+            }
+        }
     }
-    let mut text = Vec::new();
-    document::write(&document, format, Page::default(), &mut text)?;
-    Ok(text)
+
+    /// Formats a view. A page also has the command that prints the same.
+    fn format_view(&self, view: &impl View) -> Result<Vec<u8>> {
+        let document = ViewDocument::new(view, self.snapshot);
+        if self.format == Format::Html {
+            let command = hints::command(&["show", &self.title]);
+            let content = html::with_command(&html::text_of(&document), &command);
+            return Ok(html::answer(&self.title, &content).into());
+        }
+        let mut text = Vec::new();
+        document::write(&document, self.format, Page::default(), &mut text)
+            .map_err(Failure::io("format the answer"))?;
+        Ok(text)
+    }
 }
 
 /// Decodes a part of a URL; `None` if the result is not UTF-8.

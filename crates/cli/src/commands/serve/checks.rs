@@ -107,32 +107,40 @@ impl<'a> Checks<'a> {
         self.revision = None;
         self.processor_time = processor_time();
 
-        // The connection is given back below. It is dropped if this check fails.
-        let last_connection = self.datastore.take();
-        let is_whole_read_due = self.live.as_ref().is_some_and(Live::is_due);
-        let datastore = match last_connection {
-            Some(datastore) if !is_whole_read_due => datastore,
-            _ => connect::open(self.global, &self.console).await?,
-        };
+        let datastore = self.take_connection().await?;
         self.follow(&checker, &datastore).await?;
 
         let findings = match &self.live {
             Some(live) => AllFindings::of_live(live),
-            None => {
-                let person = Person::never_asked(&self.console);
-                let (checked, advice) = checker.check(Access::new(&datastore, &person)).await?;
-                AllFindings {
-                    report: checked.report,
-                    advice,
-                    snapshot: Arc::new(RwLock::new(checked.snapshot)),
-                }
-            }
+            None => self.check_everything(&checker, &datastore).await?,
         };
         self.revision = findings.report.cluster.revision.parse().ok();
         if self.live.is_some() {
             self.datastore = Some(datastore);
         }
         self.success(&checker, findings, begin.elapsed())
+    }
+
+    /// Takes the connection of the last check, so that it is dropped if this check fails. Opens another one if there is
+    /// none, or if a complete read is due.
+    async fn take_connection(&mut self) -> Result<Datastore> {
+        let last_connection = self.datastore.take();
+        let is_whole_read_due = self.live.as_ref().is_some_and(Live::is_due);
+        match last_connection {
+            Some(datastore) if !is_whole_read_due => Ok(datastore),
+            Some(_) | None => connect::open(self.global, &self.console).await,
+        }
+    }
+
+    /// Reads the whole datastore, which cannot be followed, and checks it.
+    async fn check_everything(&self, checker: &Checker<'_>, datastore: &Datastore) -> Result<AllFindings> {
+        let person = Person::never_asked(&self.console);
+        let (checked, advice) = checker.check(Access::new(datastore, &person)).await?;
+        Ok(AllFindings {
+            report: checked.report,
+            advice,
+            snapshot: Arc::new(RwLock::new(checked.snapshot)),
+        })
     }
 
     /// Reports findings of the followed cluster that have become due since the last check, which took this time.
@@ -157,7 +165,7 @@ impl<'a> Checks<'a> {
             mut advice,
             snapshot,
         } = findings;
-        checker.keep(&mut report, &locked(&snapshot), &self.console)?;
+        checker.keep_requested(&mut report, &locked(&snapshot), &self.console)?;
         advice.narrow(&report);
         // Keeps later checks from repeating the notes about entries of `--ignore` that match nothing.
         self.console.quiet = true;
@@ -173,20 +181,8 @@ impl<'a> Checks<'a> {
         if self.args.options.confirm.is_some() {
             return Ok(());
         }
-        let person = Person::never_asked(&self.console);
-        let access = Access::new(datastore, &person);
         let Some(live) = &mut self.live else {
-            match Live::begin(access, &checker.criteria(), checker.names()).await? {
-                LiveStart::Followed(live) => {
-                    if let Some(folder) = &self.args.record {
-                        self.past_trends = self.read_past_trends(&live, folder);
-                    }
-                    self.live = Some(*live);
-                }
-                LiveStart::NotFollowed(reason) => self.warn_not_followed(&reason),
-            }
-            self.is_rare = self.live.is_some();
-            return Ok(());
+            return self.begin_to_follow(checker, datastore).await;
         };
 
         // The recorded history is used as soon as it has been read.
@@ -196,7 +192,8 @@ impl<'a> Checks<'a> {
             live.trends.recall(past);
         }
 
-        let step = live.step(access).await?;
+        let person = Person::never_asked(&self.console);
+        let step = live.step(Access::new(datastore, &person)).await?;
         // `Whole` without a reason is the regular read of everything, which comes seldom.
         self.is_rare = matches!(step, Step::Whole(None));
         match step {
@@ -205,14 +202,38 @@ impl<'a> Checks<'a> {
                 self.live = None;
                 self.warn_not_followed(&reason);
             }
-            Step::Whole(Some(reason)) if reason.is_usual() => {
-                self.console.verbose(&format!("reading everything: {reason}"));
+            Step::Whole(Some(reason)) => self.tell_whole_read(&reason),
+        }
+        Ok(())
+    }
+
+    /// Reads the whole datastore and begins to follow it, if it can be followed.
+    async fn begin_to_follow(&mut self, checker: &Checker<'_>, datastore: &Datastore) -> Result<()> {
+        let person = Person::never_asked(&self.console);
+        let access = Access::new(datastore, &person);
+        match Live::begin(access, &checker.criteria(), checker.names()).await? {
+            LiveStart::Followed(live) => {
+                if let Some(folder) = &self.args.record {
+                    self.past_trends = self.read_past_trends(&live, folder);
+                }
+                self.live = Some(*live);
+                self.is_rare = true;
             }
-            Step::Whole(Some(reason)) => {
-                self.console.warn(&format!("everything was read again: {reason}"));
+            LiveStart::NotFollowed(reason) => {
+                self.warn_not_followed(&reason);
+                self.is_rare = false;
             }
         }
         Ok(())
+    }
+
+    /// Says that the check read everything, although the cluster is followed. Usual reasons are no cause for a warning.
+    fn tell_whole_read(&self, reason: &WholeReadReason) {
+        if reason.is_usual() {
+            self.console.verbose(&format!("reading everything: {reason}"));
+        } else {
+            self.console.warn(&format!("everything was read again: {reason}"));
+        }
     }
 
     /// Reads the pools' earlier trends from the `--record` folder on a separate thread, since the read can take a
@@ -266,6 +287,14 @@ impl<'a> Checks<'a> {
     /// Pauses after a check that lasted `took`, and waits for a change, a finding that is due, or the end of the
     /// interval. Publishes findings that become due during the pause.
     pub(super) async fn rest(&mut self, took: Duration, interval: Duration, results: &mut Results) {
+        let begin = Instant::now();
+        self.pause(took, interval, results).await;
+        let time_left = interval.saturating_sub(took + begin.elapsed());
+        self.wait_for_change(time_left).await;
+    }
+
+    /// Pauses after a check that lasted `took`. Publishes findings that become due during the pause.
+    async fn pause(&mut self, took: Duration, interval: Duration, results: &mut Results) {
         let shortest_rest = match &self.live {
             Some(live) => EVERY.saturating_sub(took).min(live.until_due()),
             None => Duration::ZERO,
@@ -274,9 +303,8 @@ impl<'a> Checks<'a> {
         // The interval is kept even if the checks then use more of a processor.
         let mut rest = self.rest_for(took).max(shortest_rest).min(longest_rest);
         let begin = Instant::now();
-        while let Some(wait) = self.live.as_ref().and_then(Live::until_confirmable)
+        while let Some(wait) = self.until_confirmable()
             && begin.elapsed() + wait < rest
-            && self.datastore.is_some()
         {
             tokio::time::sleep(wait).await;
             let before = processor_time();
@@ -286,9 +314,16 @@ impl<'a> Checks<'a> {
             rest += rest_after(before).unwrap_or_default();
         }
         tokio::time::sleep(rest.saturating_sub(begin.elapsed())).await;
+    }
 
-        // After the pause, waits for a change, in the way that the datastore allows.
-        let time_left = interval.saturating_sub(took + begin.elapsed());
+    /// Returns the time until the next finding becomes due; `None` if there is none, or no connection to confirm it.
+    fn until_confirmable(&self) -> Option<Duration> {
+        self.datastore.as_ref()?;
+        self.live.as_ref()?.until_confirmable()
+    }
+
+    /// Waits for a change, in the way that the datastore allows, or until no time is left.
+    async fn wait_for_change(&mut self, time_left: Duration) {
         let Some(live) = &mut self.live else {
             return watch::wait(time_left, self.revision, self.global, &self.console).await;
         };

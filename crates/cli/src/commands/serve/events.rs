@@ -67,22 +67,19 @@ impl FindingEvents {
             let Some(success) = served.borrow_and_update().success.clone() else {
                 continue;
             };
-            match self.send(&success).await {
-                Ok(has_more) => {
-                    is_failing = false;
-                    if has_more {
-                        next_round = Instant::now();
-                    }
-                }
-                Err(error) => {
-                    if !is_failing {
-                        console.warn(&format!(
-                            "cannot send findings to the API server: {error}; trying again"
-                        ));
-                    }
-                    is_failing = true;
-                    next_round = Instant::now();
-                }
+            let result = self.send(&success).await;
+            if let Err(error) = &result
+                && !is_failing
+            {
+                console.warn(&format!(
+                    "cannot send findings to the API server: {error}; trying again"
+                ));
+            }
+            is_failing = result.is_err();
+            // After a failure, the events of this round remain.
+            let has_more = result.unwrap_or(true);
+            if has_more {
+                next_round = Instant::now();
             }
             sleep(PAUSE).await;
         }

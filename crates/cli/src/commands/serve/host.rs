@@ -22,30 +22,25 @@ impl Hosts {
     /// send a host.
     pub(super) fn admit<B>(&self, request: &Request<B>) -> bool {
         if let Some(authority) = request.uri().authority()
-            && !self.admits(authority.host())
+            && !self.is_allowed(authority.host())
         {
             return false;
         }
-        for header in request.headers().get_all(HOST) {
-            match Authority::try_from(header.as_bytes()) {
-                Ok(authority) if self.admits(authority.host()) => {}
-                _ => return false,
-            }
-        }
-        true
+        let mut hosts = request.headers().get_all(HOST).into_iter();
+        hosts.all(|header| {
+            let authority = Authority::try_from(header.as_bytes());
+            authority.is_ok_and(|authority| self.is_allowed(authority.host()))
+        })
     }
 
     /// True if the host is an address, a local name or an allowed name.
-    fn admits(&self, host: &str) -> bool {
+    fn is_allowed(&self, host: &str) -> bool {
         let host = normal(host);
-        let address = host
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'))
-            .unwrap_or(&host);
-        address.parse::<IpAddr>().is_ok()
-            || host == "localhost"
-            || host.ends_with(".localhost")
-            || self.0.contains(&host)
+        // Only IPv6 addresses are in brackets.
+        let without_bracket = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let is_address = without_bracket.unwrap_or(&host).parse::<IpAddr>().is_ok();
+        let is_local = host == "localhost" || host.ends_with(".localhost");
+        is_address || is_local || self.0.contains(&host)
     }
 }
 

@@ -68,6 +68,8 @@ const OTHER_NAME: &str =
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
+/// Prometheus's text format.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The served state and the allowed hosts.
 #[derive(Clone)]
@@ -307,20 +309,26 @@ async fn answer_question(object: Object, served: &Served, format: Format, asking
     // On a thread of its own, since it can take a while, and other requests must be answered.
     let asked = Arc::clone(success);
     let answered = tokio::task::spawn_blocking(move || ask::answer(object, &asked.snapshot(), format)).await;
-    match answered {
-        Ok(Ok(text)) => {
-            let content_type = match format {
-                Format::Html => HTML,
-                Format::Json => JSON,
-                _ => TEXT,
-            };
-            with_date(response(StatusCode::OK, content_type, text.into()), success)
-        }
-        Ok(Err(failure)) => with_date(refuse(StatusCode::NOT_FOUND, &failure.message, format), success),
-        Err(_) => plain(
+    let Ok(answered) = answered else {
+        // The thread has panicked.
+        return plain(
             StatusCode::INTERNAL_SERVER_ERROR,
             "the question cannot be answered",
-        ),
+        );
+    };
+    let answer = match answered {
+        Ok(text) => response(StatusCode::OK, content_type(format), text.into()),
+        Err(failure) => refuse(StatusCode::NOT_FOUND, &failure.message, format),
+    };
+    with_date(answer, success)
+}
+
+/// Returns the content type of answers to questions in a format.
+fn content_type(format: Format) -> &'static str {
+    match format {
+        Format::Html => HTML,
+        Format::Json => JSON,
+        _ => TEXT,
     }
 }
 
@@ -329,14 +337,7 @@ async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking
     match path {
         "/" => report(served, HTML, Text::Page, asking).await,
         "/report.json" => report(served, JSON, Text::Json, asking).await,
-        "/metrics" => {
-            let content_type = "text/plain; version=0.0.4; charset=utf-8";
-            match text_of(served, Text::Metrics, asking).await {
-                Ok(Some(text)) => response(StatusCode::OK, content_type, text),
-                Ok(None) => response(StatusCode::OK, content_type, NOT_YET.into()),
-                Err(failure) => failure,
-            }
-        }
+        "/metrics" => metrics(served, asking).await,
         "/healthz" => health(served, current),
         "/livez" => plain(StatusCode::OK, "ok"),
         _ => plain(
@@ -346,6 +347,14 @@ async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking
                 ask::FORMS
             ),
         ),
+    }
+}
+
+/// Answers with the metrics of the last check.
+async fn metrics(served: &Arc<Served>, asking: &Semaphore) -> Answer {
+    match text_of(served, Text::Metrics, asking).await {
+        Ok(text) => response(StatusCode::OK, METRICS, text.unwrap_or(NOT_YET.into())),
+        Err(failure) => failure,
     }
 }
 
@@ -414,16 +423,14 @@ fn not_ready(served: &Served, format: Format) -> Answer {
         Some(failure) => format!("no check has succeeded yet; the last one failed: {failure}"),
         None => "no check has succeeded yet".to_owned(),
     };
-    match format {
-        // A browser asks again for the page by itself.
-        Format::Html => {
-            let text = format!("{text}. This page shows the report as soon as one succeeds.");
-            let page = html::answer("No report yet", &html::notice(text));
-            let answer = response(StatusCode::SERVICE_UNAVAILABLE, HTML, page.into());
-            with_header(answer, REFRESH, RELOAD_SECONDS)
-        }
-        _ => plain(StatusCode::SERVICE_UNAVAILABLE, &text),
+    if format != Format::Html {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, &text);
     }
+    let text = format!("{text}. This page shows the report as soon as one succeeds.");
+    let page = html::answer("No report yet", &html::notice(text));
+    let answer = response(StatusCode::SERVICE_UNAVAILABLE, HTML, page.into());
+    // The browser then asks again by itself.
+    with_header(answer, REFRESH, RELOAD_SECONDS)
 }
 
 /// Returns true if the client accepts HTML. Other clients, such as curl and scripts, get text.

@@ -186,37 +186,43 @@ impl Served {
     /// Returns a document of the last successful check, which can take a while to format; `None` before the first
     /// result. The metrics also tell about the last run, and the page about its failure.
     pub(super) fn text(&self, text: Text) -> io::Result<Option<Bytes>> {
-        let document = match &self.success {
-            Some(success) => Some(success.text(text)?),
-            None => None,
+        let Some(success) = &self.success else {
+            return match text {
+                Text::Metrics => self.metrics(None),
+                Text::Json | Text::Page => Ok(None),
+            };
         };
+        let document = success.text(text)?;
         match text {
-            Text::Metrics => {
-                let Some(run) = &self.run else {
-                    return Ok(document.cloned());
-                };
-                let mut metrics = Vec::new();
-                run.write(self.success.as_ref().map(|success| success.at), &mut metrics)?;
-                if let Some(document) = document {
-                    metrics.extend_from_slice(document);
-                }
-                Ok(Some(metrics.into()))
-            }
-            Text::Page => {
-                // Without a failure since, the page needs no notice.
-                let (Some(page), Some(success), Some((message, ended))) =
-                    (document, &self.success, &self.failure)
-                else {
-                    return Ok(document.cloned());
-                };
-                let ended = utc(*ended);
-                let reported = utc(success.at);
-                let notice = format!(
-                    "The last check, which ended at {ended}, failed: {message}. This is the report of {reported}."
-                );
-                Ok(Some(html::with_failure(page, &notice).into()))
-            }
-            _ => Ok(document.cloned()),
+            Text::Json => Ok(Some(document.clone())),
+            Text::Page => Ok(Some(self.page(document, success))),
+            Text::Metrics => self.metrics(Some(document)),
         }
+    }
+
+    /// Returns the metrics of the last run, then those of the last successful check; `None` before the first run.
+    fn metrics(&self, of_report: Option<&Bytes>) -> io::Result<Option<Bytes>> {
+        let Some(run) = &self.run else {
+            return Ok(None);
+        };
+        let mut metrics = Vec::new();
+        run.write(self.success.as_ref().map(|success| success.at), &mut metrics)?;
+        if let Some(of_report) = of_report {
+            metrics.extend_from_slice(of_report);
+        }
+        Ok(Some(metrics.into()))
+    }
+
+    /// Adds a notice to the page of the last successful check, if a later check has failed.
+    fn page(&self, page: &Bytes, success: &Success) -> Bytes {
+        let Some((message, ended)) = &self.failure else {
+            return page.clone();
+        };
+        let ended = utc(*ended);
+        let reported = utc(success.at);
+        let notice = format!(
+            "The last check, which ended at {ended}, failed: {message}. This is the report of {reported}."
+        );
+        html::with_failure(page, &notice).into()
     }
 }

@@ -6,7 +6,7 @@ use calipam_check::views;
 use calipam_datastore::read::Lookup;
 use calipam_history::timeline::Event;
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_workflow::{Access, Activity, Found, Object};
+use calipam_workflow::{Access, Activity, Found, Names, Object};
 
 use super::subject;
 use crate::args::{ShowArgs, Subject};
@@ -31,22 +31,26 @@ pub(crate) async fn show(
         Subject::Object(Object::Address(address)) => events(access, &snapshot, *address).await,
         _ => Vec::new(),
     };
-    // A named node or pool limits the view to itself. For anything else, the options do.
-    let names_of_object = match &subject {
-        Subject::Object(object) => object.names(),
-        _ => None,
-    };
-    let no_namespace = None;
-    let names = names_of_object.unwrap_or_else(|| args.selection.names(no_namespace));
     let Found {
         found: scope,
         not_found,
-    } = names.found(&[&snapshot])?;
+    } = names(args, &subject).found(&[&snapshot])?;
     let outcome = subject::print(&subject, &scope, &snapshot, &events, console)?;
     Ok(Found {
         found: (snapshot, outcome),
         not_found,
     })
+}
+
+/// Returns the names that limit the view. A named node or pool limits it to itself; for anything else, the options do.
+fn names(args: &ShowArgs, subject: &Subject) -> Names {
+    if let Subject::Object(object) = subject
+        && let Some(names) = object.names()
+    {
+        return names;
+    }
+    let no_namespace = None;
+    args.selection.names(no_namespace)
 }
 
 /// Returns the address about which a person is told what a few requests find, before everything is read. `None` for a
@@ -98,24 +102,29 @@ async fn read(access: Access<'_>, args: &ShowArgs) -> Result<(Snapshot, Subject)
             return Ok((snapshot, subject));
         }
     };
-    // Only everything tells what kind of object a name is of.
-    if !args.quick {
-        let snapshot = calipam_workflow::read(access).await?;
-        let object = object.find(&snapshot)?;
+    if args.quick {
+        let (snapshot, object) = read_around(access, object).await?;
         return Ok((snapshot, Subject::Object(object)));
     }
-    let (snapshot, object) = match object.by_form() {
+    // Only everything tells what kind of object a name is of.
+    let snapshot = calipam_workflow::read(access).await?;
+    let object = object.find(&snapshot)?;
+    Ok((snapshot, Subject::Object(object)))
+}
+
+/// Reads only the objects around an address or a handle. The returned handle has its complete ID.
+async fn read_around(access: Access<'_>, object: Object) -> Result<(Snapshot, Object)> {
+    match object.by_form() {
         Object::Address(address) => {
             let snapshot = calipam_workflow::read_around(access, &Lookup::Address(address)).await?;
-            (snapshot, Object::Address(address))
+            Ok((snapshot, Object::Address(address)))
         }
         Object::Handle(begin) => {
             let (snapshot, id) = calipam_workflow::read_around_handle(access, &begin).await?;
-            (snapshot, Object::Handle(id))
+            Ok((snapshot, Object::Handle(id)))
         }
         _ => unreachable!("--quick with anything but an address or a handle is a usage error"),
-    };
-    Ok((snapshot, Subject::Object(object)))
+    }
 }
 
 /// Returns the sources that a view needs, or `None` if it needs all of them. All sources are also needed if options

@@ -133,32 +133,21 @@ fn show_cluster(
     args: &ShowArgs,
     console: &Console,
 ) -> Result<ReadOfCluster<(Outcome, ResultOfCluster)>> {
-    let names_something = args.selection.names_nodes()
-        || !args.selection.pools.is_empty()
-        || matches!(args.subject(), Subject::Object(object) if !matches!(object.clone().by_form(), Object::Address(_)));
     read(cluster, &args.fleet, console, async |access| {
         match show(access, args, console).await {
             Ok(Found {
                 found: (snapshot, outcome),
                 not_found,
             }) => {
-                let mut pools = if lists_pools(args) {
-                    Pools::of(&snapshot)
-                } else {
-                    Pools::default()
-                };
-                if args.find_range.is_some() {
-                    pools.taken = taken(&snapshot);
-                }
                 let result = ResultOfCluster {
                     is_shown: outcome != Outcome::Refused,
                     not_found,
-                    pools,
+                    pools: pools_to_sum(args, &snapshot),
                 };
                 Ok((outcome, result))
             }
             // The cluster has none of the named objects. Another cluster can have them.
-            Err(failure) if failure.kind == Kind::Refused && names_something => {
+            Err(failure) if failure.kind == Kind::Refused && names_objects(args) => {
                 let result = ResultOfCluster {
                     not_found: vec![failure],
                     ..ResultOfCluster::default()
@@ -168,6 +157,29 @@ fn show_cluster(
             Err(failure) => Err(failure),
         }
     })
+}
+
+/// True if the options name objects that only some clusters have. Every cluster can tell something about an address.
+fn names_objects(args: &ShowArgs) -> bool {
+    if args.selection.names_nodes() || !args.selection.pools.is_empty() {
+        return true;
+    }
+    match args.subject() {
+        Subject::Object(object) => !matches!(object.by_form(), Object::Address(_)),
+        _ => false,
+    }
+}
+
+/// Returns the pools of a cluster that the sum and the search for free ranges need.
+fn pools_to_sum(args: &ShowArgs, snapshot: &Snapshot) -> Pools {
+    let mut pools = Pools::default();
+    if lists_pools(args) {
+        pools = Pools::of(snapshot);
+    }
+    if args.find_range.is_some() {
+        pools.taken = taken(snapshot);
+    }
+    pools
 }
 
 /// The names that a cluster does not have.

@@ -31,16 +31,9 @@ impl Call {
     /// Formats a command line of calicoctl, which is quoted for a shell, with the connection options. Most of them are
     /// environment variables.
     pub(in crate::hints) fn of_calicoctl(&self, line: &str) -> String {
-        // calicoctl needs the type if it is not in its configuration file. Files have no type.
-        let is_etcd = self.value("etcd_endpoints").is_some();
-        let kind = match self.value("datastore") {
-            Some("kubernetes") => Some("kubernetes"),
-            Some("etcd" | "etcdv3") => Some("etcdv3"),
-            None if is_etcd => Some("etcdv3"),
-            _ => None,
-        };
         let mut words = Vec::new();
-        if let Some(kind) = kind {
+        // calicoctl needs the type if it is not in its configuration file.
+        if let Some(kind) = self.datastore_type() {
             words.push(format!("DATASTORE_TYPE={kind}"));
         }
         for (id, variable) in VARIABLES {
@@ -50,6 +43,16 @@ impl Call {
         }
         words.push(with_options(line, &self.options(&["config"])));
         words.join(" ")
+    }
+
+    /// Returns calicoctl's type of the datastore; `None` for a file, or if the options do not tell it.
+    fn datastore_type(&self) -> Option<&'static str> {
+        match self.value("datastore") {
+            Some("kubernetes") => Some("kubernetes"),
+            Some("etcd" | "etcdv3") => Some("etcdv3"),
+            Some(_) => None,
+            None => self.value("etcd_endpoints").map(|_| "etcdv3"),
+        }
     }
 
     /// Returns the value of a typed option; `None` if it was not typed.
