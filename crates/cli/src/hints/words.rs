@@ -40,7 +40,7 @@ fn line(call: &Call) -> String {
     }
 }
 
-/// Says how to name a place for the journal, if there is no default.
+/// The end of a hint: the option for the journal, or the variables that give it a default place.
 fn name_journal_place() -> String {
     let set_variable = "set HOME or XDG_STATE_HOME to an absolute path";
     match with_journal_option() {

@@ -227,7 +227,7 @@ impl<'a> Checks<'a> {
         Ok(())
     }
 
-    /// Says that the check read everything, although the cluster is followed. Usual reasons are no cause for a warning.
+    /// Warns of a check that read everything, although the cluster is followed. A usual reason is only a `--verbose` line.
     fn tell_whole_read(&self, reason: &WholeReadReason) {
         if reason.is_usual() {
             self.console.verbose(&format!("reading everything: {reason}"));
