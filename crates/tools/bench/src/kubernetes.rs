@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use calipam_model::parallel;
-use calipam_testkit::cluster::KubeObject;
+use calipam_testkit::cluster::{Cluster as Generated, ClusterSpec, KubeObject};
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::KubeApiserver;
+use etcd_client::TxnOp;
 use serde_json::{Value, json};
 
 use crate::measured::Measured;
@@ -24,6 +25,35 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const CACHES: Duration = Duration::from_secs(900);
 /// Pause between two attempts while the API server has not caught up with its etcd.
 const PAUSE: Duration = Duration::from_secs(3);
+
+/// Number of handles that are in memory at a time while they are written.
+const HANDLES_TOGETHER: u64 = 10_000;
+
+/// Puts handles of pods that are gone into the etcd of a server. Each counts one address of a block that does not record
+/// it, as after years of releases that were interrupted between the block and its handle.
+pub(crate) fn put_handles(server: &KubeApiserver, number: u64) -> Result<()> {
+    let example = Generated::sized(ClusterSpec::new(1), 1).kubernetes(Flavour::Classic);
+    let mut handles = example.objects.into_iter();
+    let handle = handles.find(|object| object.plural == "ipamhandles");
+    let mut handle = handle.context("the example has no handle")?;
+    complete(&mut handle);
+
+    let mut puts = Vec::new();
+    for i in 0..number {
+        // IDs of Calico's CNI plugin end with the ID of a container.
+        let id = format!("k8s-pod-network.{i:064x}");
+        handle.json["metadata"]["name"] = id.as_str().into();
+        handle.json["metadata"]["uid"] = format!("00000000-0000-4000-8000-{i:012x}").into();
+        handle.json["spec"]["handleID"] = id.as_str().into();
+        let key = format!("/registry/{}/ipamhandles/{id}", Flavour::Classic.group());
+        puts.push(TxnOp::put(key, handle.json.to_string(), None));
+        if puts.len() as u64 == HANDLES_TOGETHER || i + 1 == number {
+            server.etcd().write(&puts)?;
+            puts.clear();
+        }
+    }
+    Ok(())
+}
 
 /// Waits until the API server's caches contain what is in its etcd: until then it refuses lists. Asks for one kind at a
 /// time, since listing kinds that are ready would keep the server from catching up with the others.

@@ -13,6 +13,7 @@ use calipam_check::{Options, check};
 use calipam_model::parallel::lock;
 use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
 use calipam_testkit::cluster;
+use calipam_testkit::servers::EtcdOptions;
 use etcd_client::{Client, GetOptions};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
@@ -89,8 +90,15 @@ type Ranges = IntoIter<(Vec<u8>, Vec<u8>)>;
 
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let program = bench.program;
-    let size = bench.number()?;
-    let cluster = bench.cluster()?;
+    // On Kubernetes, as many handles of pods that are gone can follow the number of pods.
+    let (size, handles) = bench.size.split_once('+').unwrap_or((bench.size, "0"));
+    let size: u64 = size.parse()?;
+    let handles: u64 = handles.parse()?;
+    let cluster = Cluster::sized(bench.datastore, size, EtcdOptions::new())?;
+    if let Some(server) = cluster.api_server() {
+        kubernetes::put_handles(server, handles)?;
+        kubernetes::wait_for_caches(server)?;
+    }
     let generated = healthy(size);
     let endpoint = cluster.etcd().endpoint();
     let connection = cluster.connection();
@@ -101,7 +109,9 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
             Some(server) => kubernetes::pull(server, kinds),
         };
         let floor = || undisturbed(&cluster, floor);
-        let measured = || undisturbed(&cluster, || json(program, command, &connection));
+        let finds_handles = command == CHECK && handles > 0;
+        let run = || json(program, command, &connection, i32::from(finds_handles));
+        let measured = || undisturbed(&cluster, run);
         bench.compare(command, cluster.pick(RUNS, RUNS_ON_KUBERNETES), floor, measured)?;
     }
     if cluster.api_server().is_none() {
@@ -112,9 +122,9 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command that prints JSON.
-fn json(program: &str, command: &str, connection: &[String]) -> Result<Measured> {
-    calipam(program, &format!("{command} --output json"), connection, 0)
+/// Runs a command that prints JSON. It must end with this code.
+fn json(program: &str, command: &str, connection: &[String], code: i32) -> Result<Measured> {
+    calipam(program, &format!("{command} --output json"), connection, code)
 }
 
 /// Measures work that starts after a garbage collection in the API server. Prints the servers' processor time.
@@ -179,7 +189,7 @@ fn files(bench: &mut Bench<'_>, cluster: &Cluster) -> Result<()> {
             let read = Measured::of(|| Ok(floor(BufReader::with_capacity(PIECE, File::open(&path)?))?))?;
             Ok(Measured { bytes, ..read })
         };
-        let check = || json(program, CHECK, &["--datastore".to_owned(), text.clone()]);
+        let check = || json(program, CHECK, &["--datastore".to_owned(), text.clone()], 0);
         bench.compare(&format!("check of {name}"), RUNS, floor, check)?;
     }
     Ok(())
