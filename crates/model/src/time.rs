@@ -2,6 +2,7 @@
 //! (`2026-05-01 10:12:00.123456789 +0000 UTC`); block fields are RFC 3339.
 
 use jiff::civil::DateTime;
+use jiff::fmt::temporal::DateTimePrinter;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
@@ -24,21 +25,32 @@ pub fn format_seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Prints nanoseconds since 1970 like Go prints a UTC time.
-pub fn format_go_utc(nanos: i64) -> String {
-    let time = Timestamp::from_nanosecond(nanos.into()).expect("years 1677 to 2262 can be represented");
-    time.strftime("%Y-%m-%d %H:%M:%S%.f +0000 UTC").to_string()
-}
-
 /// Length of `2026-05-01 10:12:00.123456789 +0000 UTC`.
 const LONGEST: usize = 39;
+
+/// The end of a UTC time as Go prints it.
+const GO_UTC: &str = " +0000 UTC";
+
+/// Prints nanoseconds since 1970 like Go prints a UTC time. A block has such a time for each of its addresses.
+pub fn format_go_utc(nanos: i64) -> String {
+    const PRINTER: DateTimePrinter = DateTimePrinter::new().separator(b' ');
+    let time = Timestamp::from_nanosecond(nanos.into()).expect("years 1677 to 2262 can be represented");
+    let mut text = String::with_capacity(LONGEST);
+    PRINTER
+        .print_timestamp(&time, &mut text)
+        .expect("writing to memory cannot fail");
+    // The printer ends UTC times with `Z`.
+    text.pop();
+    text.push_str(GO_UTC);
+    text
+}
 
 /// Length of a date and a time in whole seconds.
 pub const DATE_AND_TIME: usize = "2026-05-01 10:12:00".len();
 
 /// Nanoseconds since 1970 if `text` is exactly what [`format_go_utc`] prints for a time from 1970 on.
 pub(crate) fn parse_go_utc_canonical(text: &str) -> Option<i64> {
-    if !text.as_bytes().first()?.is_ascii_digit() || !text.ends_with(" +0000 UTC") || text.len() > LONGEST {
+    if !text.as_bytes().first()?.is_ascii_digit() || !text.ends_with(GO_UTC) || text.len() > LONGEST {
         return None;
     }
     let (time, rest) = split_civil(text)?;
@@ -46,7 +58,7 @@ pub(crate) fn parse_go_utc_canonical(text: &str) -> Option<i64> {
     let fraction = text.get(DATE_AND_TIME..text.len() - rest.len())?;
     let has_blank = text.as_bytes()[10] == b' ';
     let is_fraction_shortest = fraction != "." && !fraction.ends_with('0');
-    if rest != " +0000 UTC" || !has_blank || !is_fraction_shortest || nanos < 0 {
+    if rest != GO_UTC || !has_blank || !is_fraction_shortest || nanos < 0 {
         return None;
     }
     Some(nanos)

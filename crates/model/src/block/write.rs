@@ -4,6 +4,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::Block;
 use crate::attributes::{Attribute, AttributeRef, OwnerMap};
+use crate::text::TextRef;
 
 impl Serialize for Block {
     /// Writes the block in the order of Go's fields.
@@ -81,7 +82,7 @@ impl Serialize for AttributeRef<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         if let Some(handle) = self.handle() {
-            map.serialize_entry("handle_id", &handle.plain())?;
+            map.serialize_entry("handle_id", &Plain(handle))?;
         }
         if !self.owner().is_empty() {
             map.serialize_entry("secondary", &Entries(self.owner()))?;
@@ -92,12 +93,21 @@ impl Serialize for AttributeRef<'_> {
             map.serialize_entry("alternateOwnerAttrs", &Entries(alternate))?;
         }
         if let Some(released_at) = self.released_at() {
-            map.serialize_entry("releasedAt", &released_at.plain())?;
+            map.serialize_entry("releasedAt", &Plain(released_at))?;
         }
         for (name, value) in self.unknown() {
             map.serialize_entry(&name, &value)?;
         }
         map.end()
+    }
+}
+
+/// A text, unpacked piece by piece into the JSON. A copy of each would take as long as the rest of the block.
+struct Plain<'a>(TextRef<'a>);
+
+impl Serialize for Plain<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
     }
 }
 
@@ -109,9 +119,9 @@ impl Serialize for Entries<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut entries = Vec::new();
         for (key, value) in self.0.iter() {
-            entries.push((key.plain(), value.plain()));
+            entries.push((key.plain(), Plain(value)));
         }
-        entries.sort();
+        entries.sort_by(|(key, _), (other, _)| key.cmp(other));
         serializer.collect_map(entries)
     }
 }

@@ -109,6 +109,11 @@ impl FromIterator<(Key, Precondition)> for Evidence {
 
 impl Extend<(Key, Precondition)> for Evidence {
     fn extend<I: IntoIterator<Item = (Key, Precondition)>>(&mut self, grounds: I) {
+        let grounds = grounds.into_iter();
+        // A plan can have a million steps, most of them with one or two preconditions.
+        if self.list.is_empty() {
+            self.list.reserve_exact(grounds.size_hint().0);
+        }
         for ground in grounds {
             self.require(ground);
         }
