@@ -174,28 +174,19 @@ impl Finding {
 
     /// True if the finding's subject, a user of its address or a recorded owner is in the namespace.
     pub fn concerns_namespace(&self, namespace: &str) -> bool {
-        let is_within = |name: &str| name.split_once('/').is_some_and(|(first, _)| first == namespace);
         if let Subject::Endpoint(name) | Subject::Service(name) = &self.subject
-            && is_within(name)
+            && is_in_namespace(name, namespace)
         {
             return true;
         }
-
-        let is_user_within = |user: &OwnerEvidence| {
-            let has_namespace = !matches!(user.kind, OwnerKind::Node | OwnerKind::Tunnel);
-            has_namespace && is_within(&user.name) || is_within(&user.pod)
-        };
         match &self.evidence {
             Evidence::Address(evidence) => {
-                if evidence.owners.iter().any(|user| is_user_within(user)) {
-                    return true;
-                }
-                let records = evidence.records.iter().map(|record| record.record.as_ref());
-                let owners = records.flat_map(|record| [Some(record.owner()), record.alternate()]);
-                let mut namespaces = owners.flatten().filter_map(|owner| owner.get("namespace"));
-                namespaces.any(|name| name == *namespace)
+                let mut users = evidence.owners.iter();
+                let mut records = evidence.records.iter();
+                users.any(|user| is_user_in_namespace(user, namespace))
+                    || records.any(|record| names_namespace(record, namespace))
             }
-            Evidence::Endpoint(user) => is_user_within(user),
+            Evidence::Endpoint(user) => is_user_in_namespace(user, namespace),
             _ => false,
         }
     }
@@ -290,6 +281,31 @@ impl Serialize for Finding {
         object.serialize_field("evidence", &self.evidence)?;
         object.end()
     }
+}
+
+/// Returns true if `name` is `namespace/…`.
+fn is_in_namespace(name: &str, namespace: &str) -> bool {
+    match name.split_once('/') {
+        Some((first, _)) => first == namespace,
+        None => false,
+    }
+}
+
+/// Returns true if the user of an address, or its pod, is in the namespace.
+fn is_user_in_namespace(user: &OwnerEvidence, namespace: &str) -> bool {
+    // Nodes and tunnels are named by the node alone.
+    let has_namespace = !matches!(user.kind, OwnerKind::Node | OwnerKind::Tunnel);
+    has_namespace && is_in_namespace(&user.name, namespace) || is_in_namespace(&user.pod, namespace)
+}
+
+/// Returns true if the active or the alternate owner of a recorded address is in the namespace.
+fn names_namespace(record: &RecordEvidence, namespace: &str) -> bool {
+    let record = record.record.as_ref();
+    let owners = [Some(record.owner()), record.alternate()];
+    owners
+        .into_iter()
+        .flatten()
+        .any(|owner| owner.get("namespace").is_some_and(|name| name == *namespace))
 }
 
 fn is_zero(number: &usize) -> bool {

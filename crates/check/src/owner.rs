@@ -7,6 +7,7 @@ mod undecodable;
 use std::collections::HashMap;
 
 use calipam_model::IpNet;
+use calipam_model::attributes::AttributeRef;
 use calipam_model::node::TunnelKind;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 
@@ -182,35 +183,16 @@ impl<'c, 's> Owners<'c, 's> {
             Claim::Foreign { .. } if self.waits(claim) => RecordedOwner::Idle,
             Claim::Anonymous | Claim::Unknown | Claim::Foreign { .. } => {
                 let host = record.block.host();
+                let is_host_broken = host.is_some_and(|host| self.context.index.node_is_broken(host));
                 // The node itself may be the owner.
-                if host.is_some_and(|host| self.context.index.node_is_broken(host)) {
+                if is_host_broken {
                     RecordedOwner::Unknown(UnknownReason::Undecodable)
                 } else {
                     RecordedOwner::Unnamed
                 }
             }
-            Claim::Service => {
-                let mut services = snapshot.services.iter();
-                if services.any(|service| names_service(attribute, &service.value)) {
-                    RecordedOwner::Idle
-                } else {
-                    RecordedOwner::Gone(vec![LeakReason::ServiceGone])
-                }
-            }
-            Claim::Machine => {
-                let machines = machines_of(attribute);
-                if machines.is_empty() {
-                    return RecordedOwner::Unknown(UnknownReason::NoName);
-                }
-                let exists = machines
-                    .iter()
-                    .any(|(namespace, name)| snapshot.has_machine(namespace, name));
-                if exists {
-                    RecordedOwner::Idle
-                } else {
-                    RecordedOwner::Gone(vec![LeakReason::VmGone])
-                }
-            }
+            Claim::Service => state_of_service(snapshot, attribute),
+            Claim::Machine => state_of_machine(snapshot, attribute),
             Claim::Pod { .. } | Claim::Container(_) | Claim::LegacyPod { .. } => self.workload(record, claim),
         }
     }
@@ -354,6 +336,32 @@ impl<'c, 's> Owners<'c, 's> {
             reasons.push(LeakReason::NoOwner);
         }
         RecordedOwner::Gone(reasons)
+    }
+}
+
+/// Returns the state of the recorded service, which does not use the address.
+fn state_of_service(snapshot: &Snapshot, record: &AttributeRef<'_>) -> RecordedOwner {
+    let mut services = snapshot.services.iter();
+    if services.any(|service| names_service(record, &service.value)) {
+        RecordedOwner::Idle
+    } else {
+        RecordedOwner::Gone(vec![LeakReason::ServiceGone])
+    }
+}
+
+/// Returns the state of the recorded virtual machine, which does not use the address.
+fn state_of_machine(snapshot: &Snapshot, record: &AttributeRef<'_>) -> RecordedOwner {
+    let machines = machines_of(record);
+    if machines.is_empty() {
+        return RecordedOwner::Unknown(UnknownReason::NoName);
+    }
+    let exists = machines
+        .iter()
+        .any(|(namespace, name)| snapshot.has_machine(namespace, name));
+    if exists {
+        RecordedOwner::Idle
+    } else {
+        RecordedOwner::Gone(vec![LeakReason::VmGone])
     }
 }
 

@@ -59,14 +59,12 @@ pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -
 pub(crate) fn naming(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> Option<Naming> {
     let claim = Claim::of(record);
     if claim.needs_unread_source(index.snapshot) {
-        if claim == Claim::Machine
-            && let Some(workload) = index.workload(owner)
-            && is_launcher(workload.pod)
-            && !is_on_machine(record, &workload)
-        {
-            return None;
-        }
-        return Some(Naming::Whole);
+        let is_contradicted = claim == Claim::Machine && is_launcher_of_another(record, owner, index);
+        return if is_contradicted {
+            None
+        } else {
+            Some(Naming::Whole)
+        };
     }
 
     let is_named = match &claim {
@@ -94,6 +92,14 @@ pub(crate) fn naming(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>)
         }
     };
     if is_named { Some(Naming::Whole) } else { None }
+}
+
+/// Returns true if the owner is a pod of another virtual machine than the recorded one.
+fn is_launcher_of_another(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> bool {
+    match index.workload(owner) {
+        Some(workload) => is_launcher(workload.pod) && !is_on_machine(record, &workload),
+        None => false,
+    }
 }
 
 /// True if the claim names the pod or container.
@@ -135,18 +141,28 @@ pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
     let machines = machines_of(record);
     if machines.is_empty() {
         // The hash in a handle could belong to any machine.
-        return match workload.machine {
-            Some(machine) => !machine.is_empty(),
-            None => is_launcher(workload.pod),
-        };
+        return is_of_any_machine(workload);
     }
     machines.iter().any(|(namespace, name)| {
-        let is_of_machine = match workload.machine {
-            Some(machine) => machine == *name.as_str(),
-            None => may_be_launcher_of(&workload.pod.to_string(), name),
-        };
-        is_of_machine && workload.namespace == *namespace.as_str()
+        workload.namespace == *namespace.as_str() && may_be_of_machine(workload, name)
     })
+}
+
+/// Returns true if the workload is a pod of a virtual machine. Without the pod's owner, its name decides.
+fn is_of_any_machine(workload: &Workload<'_>) -> bool {
+    match workload.machine {
+        Some(machine) => !machine.is_empty(),
+        None => is_launcher(workload.pod),
+    }
+}
+
+/// Returns true if the workload is a pod of the virtual machine with this name, or, without the pod's owner, can be one
+/// by its name.
+fn may_be_of_machine(workload: &Workload<'_>, name: &str) -> bool {
+    match workload.machine {
+        Some(machine) => machine == *name,
+        None => may_be_launcher_of(&workload.pod.to_string(), name),
+    }
 }
 
 /// True if the record names the workload's pod and container, on any node.

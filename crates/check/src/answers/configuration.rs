@@ -87,20 +87,14 @@ fn families_of_pools(snapshot: &Snapshot) -> [bool; 2] {
 
 /// The families of the addresses of pods that get them as the configuration says.
 fn families_of_pods(snapshot: &Snapshot) -> [bool; 2] {
-    let mut asking_namespaces: HashSet<&str> = HashSet::new();
-    for (name, namespace) in snapshot.namespaces.iter().flatten() {
-        if !namespace.annotations.families.is_empty() {
-            asking_namespaces.insert(name);
-        }
-    }
-
+    let asking_namespaces = namespaces_that_ask(snapshot);
     let mut families = [false; 2];
     for pod in snapshot.pods.iter().map(|stored| &stored.value) {
-        if families == [true; 2] {
+        let are_all_found = families == [true; 2];
+        if are_all_found {
             break;
         }
-        let is_calicos = snapshot.datastore != DatastoreKind::Kubernetes || pod.is_annotated();
-        if pod.host_network || pod.finished || !is_calicos || !shows_configuration(pod) {
+        if !has_address_of_calico(snapshot, pod) || !shows_configuration(pod) {
             continue;
         }
         let namespace_asks =
@@ -110,6 +104,26 @@ fn families_of_pods(snapshot: &Snapshot) -> [bool; 2] {
         }
     }
     families
+}
+
+/// Returns the names of the namespaces that ask for families for all of their pods.
+fn namespaces_that_ask(snapshot: &Snapshot) -> HashSet<&str> {
+    let mut asking: HashSet<&str> = HashSet::new();
+    for (name, namespace) in snapshot.namespaces.iter().flatten() {
+        if !namespace.annotations.families.is_empty() {
+            asking.insert(name);
+        }
+    }
+    asking
+}
+
+/// Returns true if Calico can have given the pod its addresses. Only with the Kubernetes datastore, Calico's plugin
+/// annotates its pods.
+fn has_address_of_calico(snapshot: &Snapshot, pod: &Pod) -> bool {
+    if pod.host_network || pod.finished {
+        return false;
+    }
+    snapshot.datastore != DatastoreKind::Kubernetes || pod.is_annotated()
 }
 
 /// The families of the addresses of all endpoints, except for those of OpenStack.

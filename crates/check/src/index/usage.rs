@@ -94,33 +94,37 @@ pub(super) fn find_users(
 /// Returns true if Calico IPAM serves only LoadBalancer services, since no node has or had a block. In this case, pods
 /// and tunnels get their addresses from another IPAM, such as host-local, even if Calico's CNI plugin is in use.
 pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
-    let sources = [Source::Blocks, Source::Affinities, Source::Handles];
-    if !sources.into_iter().all(|source| snapshot.has_read(source)) {
+    let is_any_stored = !snapshot.blocks.is_empty() || !snapshot.affinities.is_empty();
+    if !is_any_stored || !knows_all_records(snapshot) {
         return false;
     }
-    // An object that cannot be decoded could be of a node.
-    let is_ipam_object = |key: &Option<Key>| {
-        matches!(
-            key,
-            None | Some(Key::Block(_) | Key::Affinity(_) | Key::Handle(_))
-        )
-    };
-    if snapshot.defects.iter().any(|defect| is_ipam_object(&defect.key)) {
-        return false;
-    }
-    if snapshot.blocks.is_empty() && snapshot.affinities.is_empty() {
-        return false;
-    }
-
     let mut blocks = snapshot.blocks.iter().map(|stored| &stored.value.content);
     let mut affinities = snapshot.affinities.iter().map(|stored| &stored.value.key);
     let mut handles = snapshot.handles.iter().map(|stored| stored.value.id());
     blocks.all(|block| matches!(block.owner(), Some(BlockOwner::Virtual(_))))
         && affinities.all(|key| key.kind == AffinityType::Virtual)
-        && handles.all(|id| {
-            let clean_id = id.cut_at_carriage_return().to_string();
-            Claim::of_handle(&clean_id) == Claim::Service
-        })
+        && handles.all(is_of_service)
+}
+
+/// Returns true if all blocks, affinities and handles were read and decoded. One that was not could be of a node.
+fn knows_all_records(snapshot: &Snapshot) -> bool {
+    let sources = [Source::Blocks, Source::Affinities, Source::Handles];
+    if !sources.into_iter().all(|source| snapshot.has_read(source)) {
+        return false;
+    }
+    let is_record = |key: &Option<Key>| {
+        matches!(
+            key,
+            None | Some(Key::Block(_) | Key::Affinity(_) | Key::Handle(_))
+        )
+    };
+    !snapshot.defects.iter().any(|defect| is_record(&defect.key))
+}
+
+/// Returns true if a handle's ID has the form of those of services.
+fn is_of_service(id: TextRef<'_>) -> bool {
+    let clean_id = id.cut_at_carriage_return().to_string();
+    Claim::of_handle(&clean_id) == Claim::Service
 }
 
 /// Returns the names of nodes that endpoints and unfinished pods name. Endpoints are stored node by node, so
@@ -211,10 +215,9 @@ impl Usage {
             let owns_status = || match snapshot.datastore {
                 DatastoreKind::Kubernetes => pod.is_annotated(),
                 DatastoreKind::Etcd | DatastoreKind::EtcdV2 => {
-                    !self.with_endpoint.contains(&position)
-                        && !pod.deleting
-                        && pod.ready
-                        && node_names.contains(pod.node().to_string().as_str())
+                    let has_network = pod.ready && !pod.deleting;
+                    let is_on_calico_node = || node_names.contains(pod.node().to_string().as_str());
+                    !self.with_endpoint.contains(&position) && has_network && is_on_calico_node()
                 }
             };
             if pod.has_cni_annotation || owns_status() {

@@ -190,19 +190,7 @@ impl<'c, 's> Occupancy<'c, 's> {
             return;
         }
 
-        // An address in several overlapping blocks counts once.
-        let mut taken: Vec<(IpAddr, AddressState)> = Vec::new();
-        for block in sound {
-            for allocation in block.allocations() {
-                if region.contains(&allocation.address) {
-                    taken.push((allocation.address, AddressState::of(&allocation.attribute)));
-                }
-            }
-        }
-        taken.sort_unstable();
-        taken.dedup_by_key(|(address, _)| *address);
-
-        for (address, state) in taken {
+        for (address, state) in taken_in(region, sound) {
             sum.add(state);
             let is_reserved = self.reserved.contains(address);
             // Only a block that overlaps the sound one can make its addresses unknown.
@@ -245,6 +233,22 @@ struct Sum {
     windows_reserved: u128,
     /// The taken addresses in each part. They are also in one of the sums above.
     taken: Parts,
+}
+
+/// Returns the addresses of a region that blocks record, ascending, each with its state. An address in several
+/// overlapping blocks counts once.
+fn taken_in<'b>(region: IpNet, blocks: impl Iterator<Item = &'b Block>) -> Vec<(IpAddr, AddressState)> {
+    let mut taken: Vec<(IpAddr, AddressState)> = Vec::new();
+    for block in blocks {
+        for allocation in block.allocations() {
+            if region.contains(&allocation.address) {
+                taken.push((allocation.address, AddressState::of(&allocation.attribute)));
+            }
+        }
+    }
+    taken.sort_unstable();
+    taken.dedup_by_key(|(address, _)| *address);
+    taken
 }
 
 impl Sum {

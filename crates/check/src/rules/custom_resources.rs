@@ -6,6 +6,7 @@ use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::handle::resource_name;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision, Versioned};
+use calipam_model::text::TextRef;
 
 use super::affinities::about_affinity;
 use crate::Context;
@@ -130,31 +131,7 @@ fn wrong_labels(
 
 /// Reports handle IDs that differ only in case. They share one object, whose name is the lowercase ID (facts 2.3).
 fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
-    let ids = || {
-        let blocks = context.index.blocks.iter().filter_map(|block| block.sound);
-        let attributes = blocks.flat_map(|block| block.attributes());
-        let recorded = attributes.filter_map(|attribute| attribute.clean_handle());
-        let handles = context.snapshot.handles.iter().map(|stored| &stored.value);
-        let stored = handles.filter(|handle| !handle.is_deleted());
-        recorded.chain(stored.map(|handle| handle.id()))
-    };
-    // At least one of two such IDs has a capital letter, and few IDs have any.
-    let mut by_lowercase: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for id in ids().filter(|id| id.has_capital()) {
-        let id = id.to_string();
-        by_lowercase.entry(resource_name(&id)).or_default().insert(id);
-    }
-    if by_lowercase.is_empty() {
-        return;
-    }
-    for id in ids().filter(|id| !id.has_capital()) {
-        let id = id.to_string();
-        if let Some(forms) = by_lowercase.get_mut(&id) {
-            forms.insert(id);
-        }
-    }
-
-    for (lowercase_id, forms) in by_lowercase {
+    for (lowercase_id, forms) in forms_by_lowercase(context) {
         if forms.len() < 2 {
             continue;
         }
@@ -170,4 +147,34 @@ fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
             Evidence::Handle(Box::new(evidence)),
         ));
     }
+}
+
+/// Groups the handle IDs that have a capital letter, and those that differ from them only in case, by lowercase ID.
+fn forms_by_lowercase(context: &Context<'_>) -> BTreeMap<String, BTreeSet<String>> {
+    let mut forms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    // At least one of two such IDs has a capital letter, and few IDs have any.
+    for id in handle_ids(context).filter(|id| id.has_capital()) {
+        let id = id.to_string();
+        forms.entry(resource_name(&id)).or_default().insert(id);
+    }
+    if forms.is_empty() {
+        return forms;
+    }
+    for id in handle_ids(context).filter(|id| !id.has_capital()) {
+        let id = id.to_string();
+        if let Some(forms_of_id) = forms.get_mut(&id) {
+            forms_of_id.insert(id);
+        }
+    }
+    forms
+}
+
+/// The IDs of recorded handles, then those of stored handles that are not marked deleted.
+fn handle_ids<'c>(context: &'c Context<'_>) -> impl Iterator<Item = TextRef<'c>> {
+    let blocks = context.index.blocks.iter().filter_map(|block| block.sound);
+    let attributes = blocks.flat_map(|block| block.attributes());
+    let recorded = attributes.filter_map(|attribute| attribute.clean_handle());
+    let handles = context.snapshot.handles.iter().map(|stored| &stored.value);
+    let stored = handles.filter(|handle| !handle.is_deleted());
+    recorded.chain(stored.map(|handle| handle.id()))
 }

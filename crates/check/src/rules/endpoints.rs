@@ -22,17 +22,34 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
     check_objects(context, out);
 
+    let missing = missing_nodes(context);
+    if missing.is_empty() {
+        return;
+    }
+    check_endpoints(context, &missing, out);
+    let has_nodes_of_pods =
+        snapshot.datastore == DatastoreKind::Kubernetes || !snapshot.kubernetes_nodes.is_empty();
+    if has_nodes_of_pods {
+        check_pods(context, &missing, out);
+    }
+}
+
+/// Returns the nodes of endpoints and pods that Calico has no object for.
+fn missing_nodes<'s>(context: &Context<'s>) -> FastSet<TextRef<'s>> {
     let index = &context.index;
-    let mut missing: FastSet<TextRef<'_>> = FastSet::default();
+    let mut missing = FastSet::default();
     for node in &index.nodes_of_workloads {
         if !node.is_empty() && !index.node_exists(&index.calico_node(*node)) {
             missing.insert(*node);
         }
     }
-    if missing.is_empty() {
-        return;
-    }
+    missing
+}
 
+/// Reports live endpoints on missing nodes.
+fn check_endpoints(context: &Context<'_>, missing: &FastSet<TextRef<'_>>, out: &mut Vec<Finding>) {
+    let snapshot = context.snapshot;
+    let index = &context.index;
     let pods_read = snapshot.has_read(Source::Pods);
     for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
         // OpenStack has its own compute nodes.
@@ -45,11 +62,13 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             out.push(new_finding(index.describe_fully(owner)));
         }
     }
+}
 
+/// Reports unfinished pods on missing nodes; on etcd, only those that name no address.
+fn check_pods(context: &Context<'_>, missing: &FastSet<TextRef<'_>>, out: &mut Vec<Finding>) {
+    let snapshot = context.snapshot;
+    let index = &context.index;
     let on_etcd = snapshot.datastore != DatastoreKind::Kubernetes;
-    if on_etcd && snapshot.kubernetes_nodes.is_empty() {
-        return;
-    }
     for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
         let is_wanted = !on_etcd || pod.mentioned().next().is_none();

@@ -66,7 +66,9 @@ fn check_pods(context: &Context<'_>, out: &mut Vec<Finding>) {
     for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
         // If the pod has no sandbox with a network, the address could be from an earlier sandbox.
-        if pod.finished || pod.deleting || pod.host_network || !pod.running || !pod.ready {
+        let is_ending = pod.finished || pod.deleting;
+        let has_sandbox = pod.running && pod.ready && !is_ending;
+        if pod.host_network || !has_sandbox {
             continue;
         }
 

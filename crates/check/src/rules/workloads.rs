@@ -25,7 +25,14 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     if !snapshot.has_read(Source::Pods) {
         return;
     }
-    let endpoints_read = snapshot.has_read(Source::Endpoints);
+    let endpoints_by_pod = check_endpoints(context, out);
+    check_pods(context, &endpoints_by_pod, out);
+}
+
+/// Reports endpoints whose pod is gone or has finished. Returns the positions of the endpoints of each existing pod, by
+/// the pod's position.
+fn check_endpoints(context: &Context<'_>, out: &mut Vec<Finding>) -> HashMap<u32, Vec<u32>> {
+    let snapshot = context.snapshot;
     let mut endpoints_by_pod: HashMap<u32, Vec<u32>> = HashMap::new();
     for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
         let endpoint = &endpoint.value;
@@ -42,7 +49,13 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             None => out.push(endpoint_without_pod(context, position, PodState::Gone)),
         }
     }
+    endpoints_by_pod
+}
 
+/// Reports pods without an endpoint, and those whose node or addresses differ from those of their endpoints.
+fn check_pods(context: &Context<'_>, endpoints_by_pod: &HashMap<u32, Vec<u32>>, out: &mut Vec<Finding>) {
+    let snapshot = context.snapshot;
+    let endpoints_read = snapshot.has_read(Source::Endpoints);
     for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
         if pod.finished || pod.host_network {
