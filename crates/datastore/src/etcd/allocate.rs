@@ -10,7 +10,7 @@ use calipam_assign::{Entry, Query, StoreError, Swap, blocks_holding_elsewhere};
 use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot};
-use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse, TxnResponse};
 
 use super::again;
 use super::client::{EtcdClient, Range, entries};
@@ -127,14 +127,10 @@ impl Records for EtcdStore {
             Some(Revision::Etcd(revision)) if *revision > 0 => *revision,
             Some(other) => return Err(self.refused(&format!("{other} is not an etcd revision"))),
         };
-        let change = match swap.after() {
+        let change = match swap.after().map(|record| record.encode()) {
             None => TxnOp::delete(path.as_str(), None),
-            Some(record) => {
-                let Some(value) = record.encode() else {
-                    return Err(self.refused("records of this kind are never written"));
-                };
-                TxnOp::put(path.as_str(), value, None)
-            }
+            Some(Some(value)) => TxnOp::put(path.as_str(), value, None),
+            Some(None) => return Err(self.refused("records of this kind are never written")),
         };
         let compare = Compare::mod_revision(path.as_str(), CompareOp::Equal, expected_revision);
         // Tells a changed key from a deleted one.
@@ -150,18 +146,22 @@ impl Records for EtcdStore {
             return Ok(Revision::Etcd(revision));
         }
 
-        if swap.read.is_none() {
-            return Err(StoreError::Exists(key));
-        }
-        for answer in response.op_responses() {
-            if let TxnOpResponse::Get(found) = answer
-                && !found.kvs().is_empty()
-            {
-                return Err(StoreError::Conflict(key));
-            }
-        }
-        Err(StoreError::NotFound(key))
+        Err(if swap.read.is_none() {
+            StoreError::Exists(key)
+        } else if has_found(&response) {
+            StoreError::Conflict(key)
+        } else {
+            StoreError::NotFound(key)
+        })
     }
+}
+
+/// Returns true if a read in the transaction has found its key.
+fn has_found(response: &TxnResponse) -> bool {
+    response.op_responses().iter().any(|answer| match answer {
+        TxnOpResponse::Get(found) => !found.kvs().is_empty(),
+        _ => false,
+    })
 }
 
 /// Key ranges that cover a query. They may also contain keys that the query does not ask for.

@@ -184,18 +184,11 @@ impl Reader<'_> {
 fn events_of_journals(kept: &Kept, journaled: &[JournaledWrite], about: &HistorySubject) -> Vec<(i64, Raw)> {
     let mut events = Vec::new();
     for write in journaled.iter().filter(|write| write.is_certain) {
-        let replaces_kept = kept
-            .base
-            .iter()
-            .any(|base| base.path == write.path && Some(base.revision) == write.replaced);
-        // A journal has no revision for a deletion. Therefore the deletion is placed after the version that it
-        // replaced.
-        let revision = match write.revision {
-            None if !replaces_kept => write.replaced,
-            revision => revision,
+        let Some(revision) = place_of(write, kept) else {
+            continue;
         };
-        let Some(revision) = revision else { continue };
-        if revision > kept.oldest {
+        let is_in_etcd = revision > kept.oldest;
+        if is_in_etcd {
             continue;
         }
         for mut raw in write.events(about) {
@@ -206,4 +199,17 @@ fn events_of_journals(kept: &Kept, journaled: &[JournaledWrite], about: &History
         }
     }
     events
+}
+
+/// Returns the revision at which a journaled write is placed; `None` for a deletion that etcd still shows. A journal has
+/// no revision for a deletion, which is therefore placed after the version that it replaced.
+fn place_of(write: &JournaledWrite, kept: &Kept) -> Option<i64> {
+    if write.revision.is_some() {
+        return write.revision;
+    }
+    let replaces_kept = kept
+        .base
+        .iter()
+        .any(|base| base.path == write.path && Some(base.revision) == write.replaced);
+    if replaces_kept { None } else { write.replaced }
 }

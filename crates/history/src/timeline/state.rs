@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use calipam_check::claim::Claim;
 use calipam_model::IpNet;
+use calipam_model::affinity::AffinityKey;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::handle::clean_id;
@@ -33,6 +34,22 @@ pub enum HistorySubject {
 fn names_pod(record: &AttributeRef<'_>, pod: &str) -> bool {
     let named = Claim::of(record).pod();
     named.is_some_and(|(namespace, name)| pod.split_once('/') == Some((namespace.as_str(), name.as_str())))
+}
+
+/// True if the record is for a handle, whatever follows a carriage return in the IDs.
+fn names_handle(record: &AttributeRef<'_>, id: &str) -> bool {
+    match record.clean_handle() {
+        Some(handle) => handle == *clean_id(id),
+        None => false,
+    }
+}
+
+/// True if the record is for an address of the node.
+fn names_node(record: &AttributeRef<'_>, node: &str) -> bool {
+    match record.get("node") {
+        Some(name) => name == *node,
+        None => false,
+    }
 }
 
 /// A state of an object.
@@ -82,31 +99,48 @@ impl HistorySubject {
     /// Returns true if the object with this key may be relevant to the subject, judged by the key alone. All blocks are
     /// relevant to a handle, a node or a pod, which can have addresses in any of them.
     pub(crate) fn has_key(&self, key: &Key) -> bool {
-        let is_of = |pod: &str, namespace: &str, name: &str| pod.split_once('/') == Some((namespace, name));
         match key {
-            Key::Block(cidr) => match self {
-                Self::Address(address) => cidr.contains(address),
-                Self::Block(block) => cidr == block,
-                Self::Handle(_) | Self::Node(_) | Self::Pod(_) => true,
-            },
-            Key::Affinity(affinity) => match self {
-                Self::Address(address) => affinity.cidr.contains(address),
-                Self::Block(block) => affinity.cidr == *block,
-                Self::Node(node) => affinity.node == *node,
-                Self::Handle(_) | Self::Pod(_) => false,
-            },
+            Key::Block(cidr) => self.has_block_key(*cidr),
+            Key::Affinity(affinity) => self.has_affinity(affinity),
             Key::Handle(id) => matches!(self, Self::Handle(subject) if clean_id(subject) == clean_id(id)),
-            Key::Endpoint { namespace, name } => match self {
-                Self::Pod(pod) => {
-                    EndpointName::parse(name).is_some_and(|name| is_of(pod, namespace, &name.workload))
-                }
-                _ => true,
-            },
-            Key::Pod { namespace, name } => match self {
-                Self::Pod(pod) => is_of(pod, namespace, name),
-                _ => true,
-            },
+            Key::Endpoint { namespace, name } => {
+                let endpoint = EndpointName::parse(name);
+                self.has_workload(
+                    namespace,
+                    endpoint.as_ref().map(|endpoint| endpoint.workload.as_str()),
+                )
+            }
+            Key::Pod { namespace, name } => self.has_workload(namespace, Some(name)),
             _ => false,
+        }
+    }
+
+    /// Returns true if the block with this CIDR can concern the subject.
+    fn has_block_key(&self, cidr: IpNet) -> bool {
+        match self {
+            Self::Address(address) => cidr.contains(address),
+            Self::Block(block) => cidr == *block,
+            Self::Handle(_) | Self::Node(_) | Self::Pod(_) => true,
+        }
+    }
+
+    /// Returns true if the affinity is of the subject, or of the block that contains it.
+    fn has_affinity(&self, affinity: &AffinityKey) -> bool {
+        match self {
+            Self::Address(address) => affinity.cidr.contains(address),
+            Self::Block(block) => affinity.cidr == *block,
+            Self::Node(node) => affinity.node == *node,
+            Self::Handle(_) | Self::Pod(_) => false,
+        }
+    }
+
+    /// Returns true if a pod, or the pod of an endpoint, is the subject. Always true if the subject is not a pod, since
+    /// any pod can use an address. `name` is `None` if the name of the endpoint names no pod.
+    fn has_workload(&self, namespace: &str, name: Option<&str>) -> bool {
+        let Self::Pod(pod) = self else { return true };
+        match name {
+            Some(name) => pod.split_once('/') == Some((namespace, name)),
+            None => false,
         }
     }
 
@@ -116,16 +150,9 @@ impl HistorySubject {
         let mut records = block.attributes();
         match self {
             Self::Address(_) | Self::Block(_) => true,
-            Self::Handle(id) => records.any(|record| {
-                let handle = record.clean_handle();
-                handle.is_some_and(|handle| handle == *clean_id(id))
-            }),
+            Self::Handle(id) => records.any(|record| names_handle(&record, id)),
             Self::Pod(pod) => records.any(|record| names_pod(&record, pod)),
-            Self::Node(node) => {
-                let names_node =
-                    |record: AttributeRef<'_>| record.get("node").is_some_and(|name| name == **node);
-                block.host() == Some(node) || records.any(names_node)
-            }
+            Self::Node(node) => block.host() == Some(node) || records.any(|record| names_node(&record, node)),
         }
     }
 }
@@ -133,6 +160,8 @@ impl HistorySubject {
 /// Returns the states of the objects in a snapshot that may be relevant to the subject.
 pub(crate) fn states(snapshot: Snapshot, about: &HistorySubject) -> BTreeMap<Key, State> {
     let mut states = BTreeMap::new();
+    add_records(&snapshot, &mut states);
+    add_users(&snapshot, &mut states);
     for stored in snapshot.blocks.into_iter().map(|block| block.value) {
         let state = match stored.content {
             content if content.is_deleted() => continue,
@@ -141,7 +170,18 @@ pub(crate) fn states(snapshot: Snapshot, about: &HistorySubject) -> BTreeMap<Key
         };
         states.insert(Key::Block(stored.key), state);
     }
+    for defect in snapshot.defects {
+        if let (Some(key), DefectKind::Key(reason) | DefectKind::Value(reason)) = (defect.key, defect.kind) {
+            // An object that could be decoded in part keeps that state.
+            states.entry(key).or_insert(State::Hidden(reason));
+        }
+    }
+    states.retain(|key, _| about.has_key(key));
+    states
+}
 
+/// Adds the states of affinities and handles, without those that are marked deleted.
+fn add_records(snapshot: &Snapshot, states: &mut BTreeMap<Key, State>) {
     for affinity in snapshot.affinities.iter().map(|affinity| &affinity.value) {
         if !affinity.deleted {
             let text = affinity.state.to_string();
@@ -150,12 +190,15 @@ pub(crate) fn states(snapshot: Snapshot, about: &HistorySubject) -> BTreeMap<Key
     }
     for handle in snapshot.handles.iter().map(|handle| &handle.value) {
         if !handle.is_deleted() {
-            let blocks = handle.blocks().map(|(cidr, count)| format!("{count} in {cidr}"));
-            let text = joined(blocks, ", ");
+            let counts = handle.blocks().map(|(cidr, count)| format!("{count} in {cidr}"));
+            let text = joined(counts, ", ");
             states.insert(Key::Handle(handle.id().to_string()), State::Other(text));
         }
     }
+}
 
+/// Adds the states of endpoints and pods.
+fn add_users(snapshot: &Snapshot, states: &mut BTreeMap<Key, State>) {
     for endpoint in snapshot.endpoints.iter().map(|endpoint| &endpoint.value) {
         let text = on_node(endpoint.addresses(), &endpoint.node().to_string());
         states.insert(endpoint.key(), State::Other(text));
@@ -167,14 +210,6 @@ pub(crate) fn states(snapshot: Snapshot, about: &HistorySubject) -> BTreeMap<Key
         }
         states.insert(pod.key(), State::Other(text));
     }
-
-    for defect in snapshot.defects {
-        if let (Some(key), DefectKind::Key(reason) | DefectKind::Value(reason)) = (defect.key, defect.kind) {
-            states.entry(key).or_insert(State::Hidden(reason));
-        }
-    }
-    states.retain(|key, _| about.has_key(key));
-    states
 }
 
 /// Formats addresses and their node: `10.0.0.3 on node-1`.

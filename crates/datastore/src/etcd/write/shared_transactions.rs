@@ -158,30 +158,16 @@ impl SharedTransactions {
 
     /// Sends a transaction of waiting batches; returns false if there are none.
     async fn write_several(&self, client: &Arc<EtcdClient>) -> bool {
-        let mut combined: Option<Parts> = None;
-        let mut answers = Vec::new();
-        let is_alone = self.alone.load(Ordering::Relaxed);
-        loop {
-            let next_write = self.writes.take_if(|next| match &combined {
-                Some(combined) => !is_alone && combined.can_share_transaction_with(&next.parts),
-                None => true,
-            });
-            let Some(Write { parts, answer }) = next_write else {
-                break;
-            };
-            // The task that would receive the outcome has ended, so its batch is not sent.
-            if answer.is_closed() {
-                continue;
-            }
-            match &mut combined {
-                Some(combined) => combined.join(parts),
-                None => combined = Some(parts),
-            }
-            answers.push(answer);
+        let Some(Write { mut parts, answer }) = self.take_write(None) else {
+            return false;
+        };
+        let mut answers = vec![answer];
+        while let Some(next) = self.take_write(Some(&parts)) {
+            parts.join(next.parts);
+            answers.push(next.answer);
         }
-        let Some(combined) = combined else { return false };
 
-        let result = client.transact(combined.transaction()).await;
+        let result = client.transact(parts.transaction()).await;
         let has_several = answers.len() > 1;
         if result.is_err() && has_several {
             self.alone.store(true, Ordering::Relaxed);
@@ -198,6 +184,21 @@ impl SharedTransactions {
             answer.send(sent).ok();
         }
         true
+    }
+
+    /// Takes the next waiting batch, if it can share a transaction with the batches in `combined`. Drops batches whose
+    /// outcome no task waits for any more.
+    fn take_write(&self, combined: Option<&Parts>) -> Option<Write> {
+        let is_alone = self.alone.load(Ordering::Relaxed);
+        loop {
+            let write = self.writes.take_if(|next| match combined {
+                Some(combined) => !is_alone && combined.can_share_transaction_with(&next.parts),
+                None => true,
+            })?;
+            if !write.answer.is_closed() {
+                return Some(write);
+            }
+        }
     }
 }
 

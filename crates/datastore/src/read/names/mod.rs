@@ -33,43 +33,72 @@ pub enum NameKind {
 
 /// All names of a kind in a snapshot.
 pub(crate) fn all(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
     match kind {
-        NameKind::Nodes => {
-            names.extend(snapshot.nodes.iter().map(|node| node.value.name.clone()));
-            for affinity in &snapshot.affinities {
-                let key = &affinity.value.key;
-                if key.kind == AffinityType::Host {
-                    names.insert(key.node.clone());
-                }
-            }
+        NameKind::Nodes => nodes(snapshot),
+        NameKind::Pools => snapshot
+            .pools
+            .iter()
+            .map(|pool| pool.value.name.clone())
+            .collect(),
+        NameKind::Blocks => {
+            let blocks = snapshot.blocks.iter();
+            blocks.map(|block| block.value.key.to_string()).collect()
         }
-        NameKind::Pools => names.extend(snapshot.pools.iter().map(|pool| pool.value.name.clone())),
-        NameKind::Blocks => names.extend(snapshot.blocks.iter().map(|block| block.value.key.to_string())),
-        NameKind::Handles => return handles(snapshot),
-        NameKind::Namespaces => {
-            for pod in &snapshot.pods {
-                names.insert(pod.value.namespace().to_string());
-            }
-            for endpoint in &snapshot.endpoints {
-                names.insert(endpoint.value.namespace().to_string());
-            }
+        NameKind::Handles => handles(snapshot),
+        NameKind::Namespaces => namespaces(snapshot),
+        NameKind::Addresses => addresses::allocated(snapshot),
+        NameKind::Pods => pods(snapshot),
+        NameKind::Services => services(snapshot),
+    }
+}
+
+/// The names of nodes, and of nodes that have affinities without existing.
+fn nodes(snapshot: &Snapshot) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = snapshot
+        .nodes
+        .iter()
+        .map(|node| node.value.name.clone())
+        .collect();
+    for affinity in &snapshot.affinities {
+        let key = &affinity.value.key;
+        if key.kind == AffinityType::Host {
+            names.insert(key.node.clone());
         }
-        NameKind::Addresses => return addresses::allocated(snapshot),
-        NameKind::Pods => {
-            for pod in &snapshot.pods {
-                names.extend(full_pod_name(pod.value.namespace(), pod.value.name()));
-            }
-            for endpoint in &snapshot.endpoints {
-                names.extend(full_pod_name(endpoint.value.namespace(), endpoint.value.pod()));
-            }
-        }
-        NameKind::Services => {
-            for service in &snapshot.services {
-                if !service.value.is_internal {
-                    names.insert(service.value.full_name());
-                }
-            }
+    }
+    names
+}
+
+/// The namespaces of pods and endpoints.
+fn namespaces(snapshot: &Snapshot) -> BTreeSet<String> {
+    let of_pods = snapshot.pods.iter().map(|pod| pod.value.namespace());
+    let of_endpoints = snapshot
+        .endpoints
+        .iter()
+        .map(|endpoint| endpoint.value.namespace());
+    of_pods
+        .chain(of_endpoints)
+        .map(|namespace| namespace.to_string())
+        .collect()
+}
+
+/// The names of pods, and of the pods of endpoints.
+fn pods(snapshot: &Snapshot) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for pod in &snapshot.pods {
+        names.extend(full_pod_name(pod.value.namespace(), pod.value.name()));
+    }
+    for endpoint in &snapshot.endpoints {
+        names.extend(full_pod_name(endpoint.value.namespace(), endpoint.value.pod()));
+    }
+    names
+}
+
+/// The names of services, except internal ones.
+fn services(snapshot: &Snapshot) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for service in &snapshot.services {
+        if !service.value.is_internal {
+            names.insert(service.value.full_name());
         }
     }
     names
