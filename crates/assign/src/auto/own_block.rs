@@ -135,10 +135,14 @@ impl<S: Store> Search<'_, S> {
             Err(error) => Err(error),
         };
         match loaded {
-            Ok(block) => Ok(match self.free(&block.value) {
-                0 => Attempt::Done(self.describe_full(&block.value)),
-                free => Attempt::Free(Box::new(block), free),
-            }),
+            Ok(block) => {
+                let free = self.free(&block.value);
+                Ok(if free == 0 {
+                    Attempt::Done(self.describe_full(&block.value))
+                } else {
+                    Attempt::Free(Box::new(block), free)
+                })
+            }
             Err(error) if error.is_lost_race() => Ok(Attempt::Conflict),
             Err(error) if error.is_unavailable() || error.is_crash() => Err(error),
             Err(Error::StaleAffinity(_)) => Ok(Attempt::Done(OwnBlock::Stale)),

@@ -184,9 +184,7 @@ fn given_address(
     let source = match events.iter().find(is_claim_of_block) {
         Some(Event::Reclaimed(_)) => AddressSource::Reclaimed,
         Some(_) => AddressSource::NewBlock,
-        None if matches!(owner, Some(BlockOwner::Host(name) | BlockOwner::Virtual(name)) if name == node) => {
-            AddressSource::OwnBlock
-        }
+        None if is_named(owner.as_ref(), node) => AddressSource::OwnBlock,
         None => AddressSource::Borrowed,
     };
     Some(Given {
@@ -194,6 +192,14 @@ fn given_address(
         block,
         source,
     })
+}
+
+/// Returns true if the owner of a block has this name.
+fn is_named(owner: Option<&BlockOwner>, name: &str) -> bool {
+    match owner {
+        Some(BlockOwner::Host(own) | BlockOwner::Virtual(own)) => own == name,
+        _ => false,
+    }
 }
 
 /// Creates the refusal of a request that got no address although the allocator made no error.

@@ -81,15 +81,7 @@ impl Asked {
         namespace: &Annotations,
         configuration: &CniConfiguration,
     ) -> Result<Self, Refused> {
-        let mut pools: [Vec<String>; 2] = Default::default();
-        for family in Family::BOTH.map(|family| family as usize) {
-            let text = first_of(&pod.pools[family], &namespace.pools[family]);
-            pools[family] = if text.is_empty() {
-                configuration.pools[family].clone()
-            } else {
-                parse_list(POOLS[family], text)?
-            };
-        }
+        let pools = read_pools(pod, namespace, configuration)?;
         let mut annotations = pod.pools.iter().chain(&namespace.pools);
         let is_named = annotations.any(|annotation| !annotation.is_empty());
         let families = parse_families(outlook, first_of(&pod.families, &namespace.families), is_named)?;
@@ -104,14 +96,7 @@ impl Asked {
             return parse_addresses(ADDRESSES, &pod.addresses).map(Self::Addresses);
         }
         if names_own_addresses {
-            if !configuration.allows_no_ipam {
-                let reason = Reason::FeatureOff {
-                    annotation: NO_IPAM,
-                    feature: "ip_addrs_no_ipam",
-                };
-                let text = "requested feature is not enabled: ip_addrs_no_ipam";
-                return Err(Refused::new(reason, text));
-            }
+            require_no_ipam_allowed(configuration)?;
             return parse_addresses(NO_IPAM, &pod.no_ipam).map(Self::Own);
         }
         Ok(Self::Any {
@@ -131,6 +116,37 @@ impl Asked {
             }),
         }
     }
+}
+
+/// Reads the pools of each family: those of the pod, or else of its namespace, or else of the configuration.
+fn read_pools(
+    pod: &Annotations,
+    namespace: &Annotations,
+    configuration: &CniConfiguration,
+) -> Result<[Vec<String>; 2], Refused> {
+    let mut pools: [Vec<String>; 2] = Default::default();
+    for family in Family::BOTH.map(|family| family as usize) {
+        let text = first_of(&pod.pools[family], &namespace.pools[family]);
+        pools[family] = if text.is_empty() {
+            configuration.pools[family].clone()
+        } else {
+            parse_list(POOLS[family], text)?
+        };
+    }
+    Ok(pools)
+}
+
+/// Refuses addresses of the pod's own choice, unless the plugin's configuration allows them.
+fn require_no_ipam_allowed(configuration: &CniConfiguration) -> Result<(), Refused> {
+    if configuration.allows_no_ipam {
+        return Ok(());
+    }
+    let reason = Reason::FeatureOff {
+        annotation: NO_IPAM,
+        feature: "ip_addrs_no_ipam",
+    };
+    let text = "requested feature is not enabled: ip_addrs_no_ipam";
+    Err(Refused::new(reason, text))
 }
 
 /// The pod's annotation or, if it is empty, the namespace's.

@@ -242,18 +242,11 @@ impl Controller<'_, '_> {
     /// Looks at the service once, as the controller does after each change: releases unwanted addresses, then asks for
     /// missing ones. `held` are the addresses of the service, before and after.
     fn run_round(&self, held: &mut BTreeSet<IpAddr>) -> Round {
-        let mut unwanted: Vec<IpAddr> = held.iter().copied().collect();
-        unwanted.retain(|address| self.is_unwanted(*address));
         let mut round = Round {
-            has_released: !unwanted.is_empty(),
+            has_released: self.release_unwanted(held),
             ..Round::default()
         };
-        for address in unwanted {
-            // A block that cannot be changed keeps the address.
-            if without_waiting(self.allocator.release_ips(&[Release::any(address)])).is_ok() {
-                held.remove(&address);
-            }
-        }
+        // The events of the releases are not those of the request.
         drop((self.events)());
 
         // The controller counts addresses, whatever their families.
@@ -277,6 +270,19 @@ impl Controller<'_, '_> {
             }
         }
         round
+    }
+
+    /// Releases the addresses that the service no longer wants. Returns true if there were any.
+    fn release_unwanted(&self, held: &mut BTreeSet<IpAddr>) -> bool {
+        let mut unwanted: Vec<IpAddr> = held.iter().copied().collect();
+        unwanted.retain(|address| self.is_unwanted(*address));
+        for address in &unwanted {
+            // A block that cannot be changed keeps the address.
+            if without_waiting(self.allocator.release_ips(&[Release::any(*address)])).is_ok() {
+                held.remove(address);
+            }
+        }
+        !unwanted.is_empty()
     }
 
     /// True if the controller releases an address of the service: it is not among those that annotations name, or in

@@ -300,11 +300,11 @@ impl NodeTunnels<'_, '_> {
 
         // calico-node releases what its handle still holds, unless the address belongs to somebody else.
         let handle = self.handle(kind);
-        if why.releases()
-            && let Err(error) = without_waiting(self.allocator.release_by_handle(&handle))
-            && !matches!(error, Error::NoHandle(_))
-        {
-            return self.failure(&error, why);
+        if why.releases() {
+            match without_waiting(self.allocator.release_by_handle(&handle)) {
+                Ok(_) | Err(Error::NoHandle(_)) => {}
+                Err(error) => return self.failure(&error, why),
+            }
         }
 
         let family = family_of(kind);
@@ -321,6 +321,7 @@ impl NodeTunnels<'_, '_> {
         match answer.outcome {
             Ok(given) => TunnelStep::Assign { given, why },
             Err(mut refused) => {
+                // The CNI plugin puts these words before the allocator's message, calico-node does not.
                 let of_pods = format!("failed to request {family} addresses: ");
                 if let Some(shortage) = refused.calico.strip_prefix(&of_pods) {
                     refused.calico = shortage.to_owned();
@@ -346,28 +347,15 @@ impl NodeTunnels<'_, '_> {
         let record = match without_waiting(self.allocator.assignment_attributes(address)) {
             Ok(record) => record,
             Err(error) if is_not_recorded(&error) => return Ok(Some(TunnelLack::NotRecorded)),
-            Err(error) => {
-                let cause = self.outlook.calico_text(&error);
-                let calico_message =
-                    format!("failed to get assignment attributes for CIDR '{address}': {cause}");
-                let why = match error {
-                    Error::InCooldown(_) => TunnelLack::Cooling,
-                    _ => TunnelLack::NotRecorded,
-                };
-                return Err(Box::new(TunnelStep::Refuse {
-                    refused: Refused::new(Reason::Other, calico_message).of_calico_node(),
-                    why,
-                }));
-            }
+            Err(error) => return Err(Box::new(self.unread_record(address, &error))),
         };
 
-        let has = |key: &str, value: &str| {
-            let owner = record.owner.as_ref();
-            owner
-                .and_then(|owner| owner.get(key))
-                .is_some_and(|attribute| attribute == value)
+        let has = |key: &str, value: &str| match &record.owner {
+            Some(owner) => owner.get(key).is_some_and(|attribute| attribute == value),
+            None => false,
         };
-        if has("type", kind.attribute()) && has("node", &self.node.name) {
+        let is_of_tunnel = has("type", kind.attribute()) && has("node", &self.node.name);
+        if is_of_tunnel {
             let stays = offering.iter().any(|pool| pool.contains(&address));
             return Ok(if stays { None } else { Some(TunnelLack::OtherPool) });
         }
@@ -376,6 +364,20 @@ impl NodeTunnels<'_, '_> {
         }
         self.record_again(kind, address)
             .map_err(|error| Box::new(self.failure(&error, TunnelLack::OfOldCalico)))
+    }
+
+    /// The step at which calico-node fails, because it cannot read the record of its address.
+    fn unread_record(&self, address: IpAddr, error: &Error) -> TunnelStep {
+        let cause = self.outlook.calico_text(error);
+        let calico_message = format!("failed to get assignment attributes for CIDR '{address}': {cause}");
+        let why = match error {
+            Error::InCooldown(_) => TunnelLack::Cooling,
+            _ => TunnelLack::NotRecorded,
+        };
+        TunnelStep::Refuse {
+            refused: Refused::new(Reason::Other, calico_message).of_calico_node(),
+            why,
+        }
     }
 
     /// Records an address from an old Calico under the handle of its tunnel, for which it is released first. Returns the
