@@ -11,6 +11,7 @@ use super::blocks::{block_evidence, is_missing};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{AffinityEvidence, BlockEvidence, Evidence, Finding, Subject};
+use crate::index::IndexedBlock;
 use crate::names::{list, short};
 
 /// Checks every affinity except those that are marked deleted, or whose block is corrupt or cannot be decoded.
@@ -62,21 +63,25 @@ fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Ve
         out.push(new_finding(Code::AffinityOfMissingNode, &problem).depending_on(keys));
     }
 
-    let Some(block) = context.index.block(value.key.cidr) else {
-        if is_confirmed && context.snapshot.has_read(Source::Blocks) {
+    match context.index.block(value.key.cidr) {
+        Some(block) if !value.key.is_of(block.owner) => {
+            let problem = format!("{is_in_state}, but the block belongs to {}", owner_of(block));
+            let mismatch = new_finding(Code::AffinityBlockMismatch, &problem);
+            out.push(mismatch.depending_on(dependencies()).on_nodes(block.host()));
+        }
+        None if is_confirmed && context.snapshot.has_read(Source::Blocks) => {
             let problem = "is confirmed, but its block does not exist";
             out.push(new_finding(Code::AffinityWithoutBlock, problem).depending_on(dependencies()));
         }
-        return;
-    };
-    if !value.key.is_of(block.owner) {
-        let owner = match block.owner {
-            Some(owner) => short(owner.host().unwrap_or(&owner.to_string())),
-            None => "no one".to_owned(),
-        };
-        let problem = format!("{is_in_state}, but the block belongs to {owner}");
-        let mismatch = new_finding(Code::AffinityBlockMismatch, &problem);
-        out.push(mismatch.depending_on(dependencies()).on_nodes(block.host()));
+        Some(_) | None => {}
+    }
+}
+
+/// Returns the owner of a block in words: the node, or the whole owner if it is not a node.
+fn owner_of(block: &IndexedBlock<'_>) -> String {
+    match block.owner {
+        Some(owner) => short(owner.host().unwrap_or(&owner.to_string())),
+        None => "no one".to_owned(),
     }
 }
 

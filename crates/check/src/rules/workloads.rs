@@ -239,23 +239,28 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
         return None;
     }
 
-    let mut statements = Vec::new();
-    for (source, addresses) in [
+    let problem = statements([
         ("its status", status),
         ("its annotation", annotation),
         ("its endpoint", endpoint),
-    ] {
-        if !addresses.is_empty() {
-            statements.push(format!("{source} names {}", list(addresses)));
-        }
-    }
-    let problem = format!(": {}", statements.join(", "));
+    ]);
     let owner = context.index.describe_fully(Owner::Pod(position));
     let finding = new_finding(Code::PodAddressDisagreement, owner, pod.key(), &problem);
     let endpoint_keys = endpoints
         .iter()
         .map(|position| context.index.endpoint(*position).key());
     Some(finding.depending_on(endpoint_keys))
+}
+
+/// Says which addresses each source names, without the sources that name none.
+fn statements(sources: [(&str, Vec<IpAddr>); 3]) -> String {
+    let mut statements = Vec::new();
+    for (source, addresses) in sources {
+        if !addresses.is_empty() {
+            statements.push(format!("{source} names {}", list(addresses)));
+        }
+    }
+    format!(": {}", statements.join(", "))
 }
 
 /// The number of addresses up to which searching a slice is faster than building a set.

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_model::IpNet;
+use calipam_model::attributes::AttributeRef;
 use calipam_model::block::BlockOwner;
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
@@ -286,18 +287,28 @@ fn is_around(context: &Context<'_>, path: &str, address: IpAddr) -> bool {
     match key {
         Key::Block(cidr) => cidr.contains(&address),
         Key::Affinity(key) => key.cidr.contains(&address),
-        Key::Handle(id) => attributes.any(|attribute| {
-            let recorded = attribute.clean_handle().map(|id| id.to_string());
-            recorded.is_some_and(|recorded| !recorded.is_empty() && clean_id(id) == recorded)
-        }),
-        Key::Node(name) => attributes.any(|attribute| {
-            let recorded = attribute.get("node");
-            recorded.is_some_and(|recorded| recorded == *name.as_str())
-        }),
+        Key::Handle(id) => attributes.any(|attribute| names_handle(&attribute, id)),
+        Key::Node(name) => attributes.any(|attribute| names_node(&attribute, name)),
         Key::Pod { namespace, name } => is_pod_of(context, address, namespace, name),
         Key::Endpoint { namespace, name } => EndpointName::parse(name)
             .is_some_and(|parts| is_pod_of(context, address, namespace, &parts.workload)),
         _ => false,
+    }
+}
+
+/// Returns true if a record names this handle, whatever follows a carriage return in the IDs.
+fn names_handle(record: &AttributeRef<'_>, id: &str) -> bool {
+    match record.clean_handle() {
+        Some(recorded) => !recorded.is_empty() && clean_id(id) == recorded.to_string(),
+        None => false,
+    }
+}
+
+/// Returns true if a record names this node.
+fn names_node(record: &AttributeRef<'_>, node: &str) -> bool {
+    match record.get("node") {
+        Some(recorded) => recorded == *node,
+        None => false,
     }
 }
 

@@ -136,37 +136,7 @@ fn origin_of_config(snapshot: &Snapshot) -> &'static str {
 /// Returns the settings of Calico's controllers and of the cluster, as far as they were read, each with the object that
 /// contains it.
 fn other_settings(snapshot: &Snapshot) -> Vec<Setting> {
-    let setting = |name, value: String, origin: &str| Setting {
-        name,
-        value,
-        origin: origin.to_owned(),
-        resource: None,
-    };
-    let mut settings = Vec::new();
-
-    let controllers = "KubeControllersConfiguration/default";
-    let configured = snapshot.kube_controllers.as_ref();
-    let grace = configured.and_then(|configuration| configuration.leak_grace_period);
-    settings.push(match grace {
-        Some(grace) => setting("leakGracePeriod", format!("{grace:#}"), controllers),
-        None => setting(
-            "leakGracePeriod",
-            format!("{DEFAULT_GRACE:#}"),
-            "Calico's default",
-        ),
-    });
-    match snapshot.serves_services() {
-        Some(Ok(controller)) => {
-            settings.push(setting(
-                "assignIPs",
-                format!("{:?}", controller.assign),
-                controllers,
-            ));
-        }
-        Some(Err(why)) => settings.push(setting("assignIPs", "none".to_owned(), &why.to_string())),
-        None => {}
-    }
-
+    let mut settings = settings_of_controllers(snapshot);
     if let Some(cluster) = &snapshot.cluster {
         let origin = "ClusterInformation/default";
         let ready = cluster
@@ -177,4 +147,37 @@ fn other_settings(snapshot: &Snapshot) -> Vec<Setting> {
         settings.push(setting("clusterGUID", cluster.guid.clone(), origin));
     }
     settings
+}
+
+/// Returns the grace period of leaks, and which services Calico serves, if that is known.
+fn settings_of_controllers(snapshot: &Snapshot) -> Vec<Setting> {
+    const ORIGIN: &str = "KubeControllersConfiguration/default";
+    let configured = snapshot.kube_controllers.as_ref();
+    let grace = configured.and_then(|configuration| configuration.leak_grace_period);
+    let origin_of_grace = if grace.is_some() {
+        ORIGIN
+    } else {
+        "Calico's default"
+    };
+    let grace = grace.unwrap_or(DEFAULT_GRACE);
+    let mut settings = vec![setting("leakGracePeriod", format!("{grace:#}"), origin_of_grace)];
+    match snapshot.serves_services() {
+        Some(Ok(controller)) => {
+            let assigns = format!("{:?}", controller.assign);
+            settings.push(setting("assignIPs", assigns, ORIGIN));
+        }
+        Some(Err(why)) => settings.push(setting("assignIPs", "none".to_owned(), &why.to_string())),
+        None => {}
+    }
+    settings
+}
+
+/// Creates a setting that no resource repeats.
+fn setting(name: &'static str, value: String, origin: &str) -> Setting {
+    Setting {
+        name,
+        value,
+        origin: origin.to_owned(),
+        resource: None,
+    }
 }

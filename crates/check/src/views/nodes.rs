@@ -270,25 +270,25 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
             if record.is_cooling() || record.is_windows_reserved() {
                 continue;
             }
-            match record.get("node") {
-                Some(node) if host.is_none_or(|host| node != *host) => {
+            // Old records name no node, so the block's owner counts as the holder.
+            let other_holder = record
+                .get("node")
+                .filter(|node| host.is_none_or(|host| *node != *host));
+            let holder = match other_holder {
+                Some(node) => {
+                    own.borrowed_by_others += 1;
                     let borrower = nodes.entry(node.to_string()).or_default();
-                    borrower.addresses += 1;
-                    if let Some(assignment) = Plugin::of(record) {
-                        borrower.plugin.note(assignment);
-                    }
+                    // A block of services has no node as its owner, from which another could borrow.
                     if !matches!(block.owner, Some(BlockOwner::Virtual(_))) {
                         borrower.borrowed += 1;
                     }
-                    own.borrowed_by_others += 1;
+                    borrower
                 }
-                // Old records name no node, so the block's owner counts as the holder.
-                Some(_) | None => {
-                    own.addresses += 1;
-                    if let Some(assignment) = Plugin::of(record) {
-                        own.plugin.note(assignment);
-                    }
-                }
+                None => &mut own,
+            };
+            holder.addresses += 1;
+            if let Some(assignment) = Plugin::of(record) {
+                holder.plugin.note(assignment);
             }
         }
     }

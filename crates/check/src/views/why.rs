@@ -408,11 +408,7 @@ fn explain_waiting(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &st
     }
 
     let family_answers = answers.with_add(pod, on, |add| answers.outlook.add(add));
-    let bypasses = pod
-        .request
-        .as_ref()
-        .is_some_and(|request| !request.annotations.no_ipam.is_empty());
-    if bypasses && family_answers.iter().all(|(_, answer)| answer.outcome.is_ok()) {
+    if bypasses_ipam(pod) && family_answers.iter().all(|(_, answer)| answer.outcome.is_ok()) {
         let addresses = family_answers
             .iter()
             .filter_map(|(_, answer)| Some(answer.outcome.as_ref().ok()?.address));
@@ -430,6 +426,14 @@ fn explain_waiting(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &st
         explained.note_unasked(&answers, &asked_families);
     }
     explained
+}
+
+/// Returns true if a pod names its addresses without IPAM.
+fn bypasses_ipam(pod: &Pod) -> bool {
+    match &pod.request {
+        Some(request) => !request.annotations.no_ipam.is_empty(),
+        None => false,
+    }
 }
 
 impl Explanation {

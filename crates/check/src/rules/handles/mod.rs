@@ -198,22 +198,14 @@ impl<'s> Checker<'_, 's> {
         if group.records.len() < 2 {
             return;
         }
-        let mut shared_addresses: BTreeSet<IpAddr> = BTreeSet::new();
-        for record in &group.records {
-            let attribute = &record.allocation.attribute;
-            let has_no_owner = attribute.owner().is_empty() && attribute.alternate().is_none();
-            if has_no_owner && matches!(Claim::of(attribute), Claim::LegacyPod { .. }) {
-                shared_addresses.insert(record.allocation.address);
-            }
-        }
-
-        // A pod has at most one address of each family.
+        let shared_addresses = legacy_addresses(group);
         let v4 = shared_addresses
             .iter()
             .filter(|address| address.is_ipv4())
             .count();
         let v6 = shared_addresses.len() - v4;
-        if v4 < 2 && v6 < 2 {
+        let can_be_of_one_pod = v4 < 2 && v6 < 2;
+        if can_be_of_one_pod {
             return;
         }
 
@@ -266,6 +258,19 @@ impl<'s> Checker<'_, 's> {
         }
         nodes
     }
+}
+
+/// Returns the addresses that a group records as Calico 2.x does: under the handle of a pod, without attributes.
+fn legacy_addresses(group: &Group<'_, '_>) -> BTreeSet<IpAddr> {
+    let mut addresses: BTreeSet<IpAddr> = BTreeSet::new();
+    for record in &group.records {
+        let attribute = &record.allocation.attribute;
+        let has_no_owner = attribute.owner().is_empty() && attribute.alternate().is_none();
+        if has_no_owner && matches!(Claim::of(attribute), Claim::LegacyPod { .. }) {
+            addresses.insert(record.allocation.address);
+        }
+    }
+    addresses
 }
 
 /// Creates the evidence of a finding about the records of one handle ID. `object` is the stored handle, if there is one.
