@@ -79,7 +79,7 @@ pub(crate) fn write(
 pub(crate) fn text(document: &impl Document, page: Page) -> io::Result<String> {
     let mut text = Text::new(page);
     document.text(&mut text);
-    text.finish()
+    text.into_string()
 }
 
 /// The output for one of several clusters, kept until all clusters are read. It is serialized only for YAML and JSON,
