@@ -34,7 +34,7 @@ pub(crate) struct WhyService<'a> {
     calico: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ShownFamily<'a> {
     family: &'static str,
@@ -87,30 +87,32 @@ impl<'a> ShownFamily<'a> {
             name: LOAD_BALANCER.to_owned(),
             ..Node::default()
         };
-        // Without an answer, the controller does not ask the allocator for this family.
-        let mut given = None;
-        let mut decisions = Vec::new();
-        if let Some(answer) = explained.answer() {
-            given = answer.outcome.as_ref().ok();
-            for event in &answer.events {
-                decisions.push(decisions::describe(snapshot, &holder, event));
-            }
-        }
-
         let family = &explained.family;
-        Self {
+        let mut shown = Self {
             family: family.family.name(),
             needed: family.is_needed,
             kept: &family.kept,
             released: &family.released,
-            address: given.map(|given| given.address),
-            block: given.map(|given| given.block),
-            from: given.map(|given| source(given.source)),
             reason: explained.reason(),
             why: explained.why(),
             calico: explained.calico(),
-            decisions,
+            ..Self::default()
+        };
+        // Without an answer, the controller does not ask the allocator for this family.
+        let Some(answer) = explained.answer() else {
+            return shown;
+        };
+        if let Ok(given) = &answer.outcome {
+            shown.address = Some(given.address);
+            shown.block = Some(given.block);
+            shown.from = Some(source(given.source));
         }
+        for event in &answer.events {
+            shown
+                .decisions
+                .push(decisions::describe(snapshot, &holder, event));
+        }
+        shown
     }
 }
 
@@ -134,12 +136,13 @@ impl Document for WhyService<'_> {
 
     /// Writes the answer, the steps to an address, and the allocator's decisions.
     fn text(&self, out: &mut Text) {
+        let indent = 2;
         out.line(&self.answer);
         for step in &self.steps {
-            out.hanging(2, step);
+            out.hanging(indent, step);
         }
         if !self.calico.is_empty() {
-            out.hanging(2, format!("Calico says: {}", self.calico));
+            out.hanging(indent, format!("Calico says: {}", self.calico));
         }
         for family in &self.families {
             write_decisions(&family.decisions, self.cluster.datastore, out);

@@ -143,11 +143,11 @@ fn add_records(text: &mut Text, view: &AddressView) {
         text.fact("Pool", "none");
     }
     for pool in &view.pools {
-        let closed = match &pool.closed {
-            Some(closed) => format!(", {closed}"),
-            None => String::new(),
-        };
-        text.fact("Pool", format!("{} ({}{closed})", pool.name, pool.cidr));
+        let mut description = pool.cidr.to_string();
+        if let Some(closed) = &pool.closed {
+            description.push_str(&format!(", {closed}"));
+        }
+        text.fact("Pool", format!("{} ({description})", pool.name));
     }
     if view.reserved {
         text.fact(
@@ -188,7 +188,7 @@ fn add_events(text: &mut Text, events: &[Event]) {
     }
 }
 
-/// Writes a block, and the record of the address in it, if there is one.
+/// Writes a block, and the record of the address in it.
 fn add_block(text: &mut Text, block: &BlockOfAddress) {
     let owner = match &block.owner {
         None => "no owner".to_owned(),
@@ -207,17 +207,22 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
         text.fact("Recorded", format!("for {owner}{status}"));
     }
     if let Some(handle) = &block.handle {
-        let object = if handle.exists {
-            format!(
-                ", whose object counts {} in this block",
-                count(handle.count, "address", "addresses")
-            )
+        let id = &handle.id;
+        if handle.exists {
+            let addresses = count(handle.count, "address", "addresses");
+            text.fact(
+                "Handle",
+                format!("{id}, whose object counts {addresses} in this block"),
+            );
         } else {
-            ", which has no object".to_owned()
-        };
-        text.fact("Handle", format!("{}{object}", handle.id));
+            text.fact("Handle", format!("{id}, which has no object"));
+        }
     }
-    // The address is free, or the block is corrupt.
+    add_record(text, block);
+}
+
+/// Writes the record of an address in its block; nothing if the address is free or the block is corrupt.
+fn add_record(text: &mut Text, block: &BlockOfAddress) {
     let Some(record) = &block.record else { return };
     let recorded = record.record.as_ref();
     for (name, value) in recorded.owner().to_map() {
@@ -263,15 +268,7 @@ impl View for WithFindings<'_, HandleView> {
         let handle = self.content;
         text.styled(Style::new().bold(), &handle.id);
         add_partly_read(text, &handle.partly_read);
-        let object = if !handle.exists {
-            "none".to_owned()
-        } else if let Some(revision) = &handle.revision {
-            format!("revision {revision}")
-        } else {
-            // It cannot be decoded.
-            "exists".to_owned()
-        };
-        text.fact("Object", object);
+        text.fact("Object", words_of_object(handle));
         for block in &handle.blocks {
             let missing = if block.exists {
                 ""
@@ -296,13 +293,24 @@ impl View for WithFindings<'_, HandleView> {
     }
 }
 
+/// Describes the object of a handle in the datastore.
+fn words_of_object(handle: &HandleView) -> String {
+    if !handle.exists {
+        return "none".to_owned();
+    }
+    match &handle.revision {
+        Some(revision) => format!("revision {revision}"),
+        // Without a revision, the object cannot be decoded.
+        None => "exists".to_owned(),
+    }
+}
+
 /// Writes the findings about an object, or that there are none. Those in `between` come with the name of their cluster.
 fn add_findings(text: &mut Text, findings: &[Finding], between: &[(&str, &Finding)], partly_read: &[Source]) {
     for finding in findings {
-        text.fact(
-            "Finding",
-            format!("{} {}: {}", finding.severity, finding.code, finding.message()),
-        );
+        let Finding { severity, code, .. } = finding;
+        let message = finding.message();
+        text.fact("Finding", format!("{severity} {code}: {message}"));
     }
     for (cluster, finding) in between {
         let Finding { severity, code, .. } = finding;
@@ -310,13 +318,15 @@ fn add_findings(text: &mut Text, findings: &[Finding], between: &[(&str, &Findin
         text.fact("Finding", format!("{severity} {code} of {cluster}: {message}"));
     }
 
-    // After a partial read, most rules could not be checked.
     let has_findings = !findings.is_empty() || !between.is_empty();
-    let is_complete = partly_read.is_empty();
-    if !is_complete && has_findings {
-        text.fact("Finding", "other rules were not checked");
-    } else if !is_complete {
-        text.fact("Finding", "not checked");
+    if !partly_read.is_empty() {
+        // After a partial read, most rules could not be checked.
+        let unchecked = if has_findings {
+            "other rules were not checked"
+        } else {
+            "not checked"
+        };
+        text.fact("Finding", unchecked);
     } else if !has_findings {
         text.fact("Finding", "none");
     }
@@ -352,21 +362,19 @@ fn words_of_owner(owner: &OwnerEvidence) -> String {
     } else {
         &owner.pod
     };
-    let node = if owner.node.is_empty() {
-        String::new()
-    } else {
-        format!(" on {}", owner.node)
-    };
+    let mut words = format!("{} {name}", owner.kind);
+    if !owner.node.is_empty() {
+        words.push_str(&format!(" on {}", owner.node));
+    }
+
     let mut fields: Vec<String> = owner.fields.iter().map(ToString::to_string).collect();
     if owner.further_fields > 0 {
         fields.push(format!("{} more", owner.further_fields));
     }
-    let fields = if fields.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", fields.join(", "))
-    };
-    format!("{} {name}{node}{fields}", owner.kind)
+    if !fields.is_empty() {
+        words.push_str(&format!(" ({})", fields.join(", ")));
+    }
+    words
 }
 
 /// Adds a line about the sources that were read only in part. It comes before everything that depends on them.
