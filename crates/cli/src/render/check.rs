@@ -159,8 +159,7 @@ pub(super) fn verdict<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> 
     if number > 0 {
         return count(number, "finding", "findings");
     }
-    let mut reports = reports;
-    if reports.any(leaves_out_known) {
+    if reports.clone().any(leaves_out_known) {
         return "no new findings".to_owned();
     }
     "no findings".to_owned()

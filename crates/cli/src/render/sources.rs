@@ -29,7 +29,7 @@ pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: Datastore
 }
 
 /// True if the cluster can have data in a source that was not read. Otherwise nothing is missing without it.
-fn exists(source: Source, why_not_read: &WhySkipped, datastore: DatastoreKind) -> bool {
+fn could_have_data(source: Source, why_not_read: &WhySkipped, datastore: DatastoreKind) -> bool {
     if matches!(why_not_read, WhySkipped::NotInCalico2) {
         return false;
     }

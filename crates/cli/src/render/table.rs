@@ -342,10 +342,6 @@ fn push_lines(text: &mut String, lines: &[&str], style_of_column: impl Fn(usize)
 /// Appends a cell in a style, which the spaces around its content do not get.
 fn push_cell(text: &mut String, cell: &str, style: Style) {
     let content = cell.trim_matches(' ');
-    if content.is_empty() {
-        text.push_str(cell);
-        return;
-    }
     let start = cell.len() - cell.trim_start_matches(' ').len();
     let before = &cell[..start];
     let after = &cell[start + content.len()..];
