@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use calipam_check::{Code, Report, Severity};
+use calipam_check::{Change, Code, Report, Severity};
 use calipam_model::snapshot::{Coverage, Source};
 use calipam_plan::advice::Advice;
 use maud::{Markup, html};
@@ -109,10 +109,8 @@ fn suite_element(suite: &Suite<'_>, time: &str) -> Markup {
 /// do.
 fn fails(findings: &[Found<'_>]) -> bool {
     findings.iter().any(|found| {
-        let is_new_or_worse = match found.change {
-            Some(change) => change.is_new_or_worse(),
-            None => true,
-        };
+        // Without a comparison, all findings count as new.
+        let is_new_or_worse = found.change.is_none_or(Change::is_new_or_worse);
         is_new_or_worse && found.finding.severity < Severity::Info
     })
 }

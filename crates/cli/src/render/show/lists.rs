@@ -108,11 +108,14 @@ fn without_address(node: &NodeView) -> String {
 
 /// Formats `16`, or `any number`.
 fn claimable(blocks: Option<u32>, limit: Option<u32>) -> String {
-    match (blocks, limit) {
-        (None, _) => "unknown".to_owned(),
-        (Some(u32::MAX), None) => "any number".to_owned(),
-        (Some(blocks), _) => thousands(blocks),
+    let Some(blocks) = blocks else {
+        return "unknown".to_owned();
+    };
+    let is_unbounded = blocks == u32::MAX && limit.is_none();
+    if is_unbounded {
+        return "any number".to_owned();
     }
+    thousands(blocks)
 }
 
 /// Formats `, limit 20`; empty without a limit.
@@ -145,12 +148,8 @@ fn claimable_by_pool(node: &NodeView) -> String {
     let mut by_limit: BTreeMap<_, BTreeMap<_, Vec<&str>>> = BTreeMap::new();
     for pool in &node.pools {
         let name = pool.pool.as_deref().unwrap_or("(no pool)");
-        by_limit
-            .entry(pool.limit)
-            .or_default()
-            .entry(Reverse(pool.claimable))
-            .or_default()
-            .push(name);
+        let by_blocks = by_limit.entry(pool.limit).or_default();
+        by_blocks.entry(Reverse(pool.claimable)).or_default().push(name);
     }
 
     let mut parts = Vec::new();

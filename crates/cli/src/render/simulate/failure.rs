@@ -17,26 +17,22 @@ pub(super) fn write(failure: &Failure, text: &mut Text) {
     text.blank();
     text.grid(table(failure));
 
-    let end = match failure.with_collector.points.last() {
+    text.blank();
+    text.line(format!("From the failure to {} after it:", end(failure)));
+    for (name, course) in courses(failure) {
+        let title = format!("held, collector {name}");
+        curve(&title, course, |point| point.held, text);
+    }
+    let course = &failure.with_collector;
+    curve("not running", course, |point| point.waiting, text);
+}
+
+/// Returns the time from the failure to the end of the courses; 0 if they have no points.
+pub(super) fn end(failure: &Failure) -> Micros {
+    match failure.with_collector.points.last() {
         Some(point) => point.after,
         None => Micros::default(),
-    };
-    text.blank();
-    text.line(format!("From the failure to {end} after it:"));
-    for (name, course) in courses(failure) {
-        curve(
-            &format!("held, collector {name}"),
-            course,
-            |point| point.held,
-            text,
-        );
     }
-    curve(
-        "not running",
-        &failure.with_collector,
-        |point| point.waiting,
-        text,
-    );
 }
 
 /// Creates a table with a row for each course. If there are several runs, two further rows contain the lowest and the

@@ -154,37 +154,34 @@ fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow>) -> Markup {
 
 /// Draws the course of a node's failure, with the collector and without it.
 fn failure_section(failure: &Failure) -> Markup {
-    let end = match failure.with_collector.points.last() {
-        Some(point) => point.after,
-        None => Micros::default(),
-    };
-    // Positions are from 0 at the failure to 1 at the end.
-    let line = |name: &str, course: &Course, value: fn(&Point) -> u64| {
-        let mut points = Vec::new();
-        for point in &course.points {
-            let position = point.after.0 as f64 / end.0.max(1) as f64;
-            points.push((position, number(value(point))));
-        }
-        Line {
-            name: name.to_owned(),
-            points,
-        }
-    };
-    let lines = |value: fn(&Point) -> u64| {
+    let end = failure::end(failure);
+    let curves = |value: fn(&Point) -> u64| {
         [
-            line("collector on", &failure.with_collector, value),
-            line("collector off", &failure.without_collector, value),
+            curve("collector on", &failure.with_collector, end, value),
+            curve("collector off", &failure.without_collector, end, value),
         ]
     };
-
-    let held = lines(|point| point.held);
-    let waiting = lines(|point| point.waiting);
+    let held = curves(|point| point.held);
+    let waiting = curves(|point| point.waiting);
     html! {
         h2 { "Addresses of a node that fails" }
         p { (failure.node) ": " (thousands(failure.held)) " addresses held when it failed." }
         (grid(failure::table(failure)))
         (svg::lines("Addresses that the node holds after its failure", &end.to_string(), &held))
         (svg::lines("Pods that should be running but are not", &end.to_string(), &waiting))
+    }
+}
+
+/// Creates the curve of a number. The positions of its points are from 0 at the failure to 1 at the end.
+fn curve(name: &str, course: &Course, end: Micros, value: fn(&Point) -> u64) -> Line {
+    let mut points = Vec::new();
+    for point in &course.points {
+        let position = point.after.0 as f64 / end.0.max(1) as f64;
+        points.push((position, number(value(point))));
+    }
+    Line {
+        name: name.to_owned(),
+        points,
     }
 }
 
@@ -199,7 +196,7 @@ fn clashes_section(Clashes { causes, .. }: &Clashes) -> Markup {
         (grid(Grid::fixed(causes, clashes::columns())))
         (svg::bars("Runs in which an address had two owners", &UNNAMED, &bars))
         @for row in causes.iter().filter(|row| !row.findings.is_empty()) {
-            h3 { "Checks after: " (clashes::words(row.cause)) }
+            h3 { "Checks after: " (clashes::words_of_cause(row.cause)) }
             (grid(Grid::fixed(&row.findings, clashes::finding_columns())))
         }
     }
