@@ -133,9 +133,10 @@ impl Writer<'_> {
         }
 
         let depth = self.items;
-        let marked = match depth {
-            0 => line,
-            _ => format!("{}- {line}", "  ".repeat(depth - 1)),
+        let marked = if depth == 0 {
+            line
+        } else {
+            format!("{}- {line}", "  ".repeat(depth - 1))
         };
         // Further lines of an item begin below its text, two columns for each level.
         let wrapped = on_page(&marked, 2 * depth, self.page);

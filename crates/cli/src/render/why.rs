@@ -99,11 +99,11 @@ impl<'a> Why<'a> {
             node: &explanation.node,
             refused: explanation.is_refused(),
             answer: explanation.sentence(),
-            cures: cures.iter().map(ShownCure::of).collect(),
+            cures: cures.iter().map(ShownCure::new).collect(),
             steps: steps(snapshot, explanation, cures),
             families,
             tunnels: explanation.tunnels.iter().map(ShownTunnel::new).collect(),
-            calico: calico(explanation),
+            calico: calico_message(explanation),
         }
     }
 }
@@ -127,7 +127,7 @@ fn steps(snapshot: &Snapshot, explanation: &Explanation, cures: &[Cure]) -> Vec<
 }
 
 /// Returns Calico's message for the first attempt that fails; empty if none does.
-fn calico(explanation: &Explanation) -> &str {
+fn calico_message(explanation: &Explanation) -> &str {
     let refusal = explanation.first_refusal().or_else(|| explanation.refusal());
     match refusal {
         Some(refusal) => &refusal.calico,
@@ -149,7 +149,7 @@ impl<'a> ShownFamily<'a> {
             Ok(assigned) => {
                 shown.address = Some(assigned.address);
                 shown.block = Some(assigned.block);
-                shown.from = Some(source(assigned.source));
+                shown.from = Some(name_of_source(assigned.source));
             }
             Err(refusal) => {
                 shown.reason = Some(refusal.reason.name());
@@ -262,7 +262,7 @@ impl Document for Why<'_> {
 }
 
 /// Returns the name of the way in which an address was found.
-pub(super) fn source(source: AddressSource) -> &'static str {
+pub(super) fn name_of_source(source: AddressSource) -> &'static str {
     match source {
         AddressSource::OwnBlock => "own-block",
         AddressSource::NewBlock => "new-block",

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::decisions::{self, Decision};
 use super::document::Document;
 use super::output::Text;
-use super::why::{source, write_decisions};
+use super::why::{name_of_source, write_decisions};
 use crate::hints;
 
 /// The reason why a LoadBalancer service will or will not get an address.
@@ -66,7 +66,7 @@ impl<'a> WhyService<'a> {
         Self {
             cluster: ClusterIdentity::of(snapshot),
             service: &explanation.service,
-            state: state(&explanation.state),
+            state: name_of_state(&explanation.state),
             refused: explanation.is_refused(),
             answer: explanation.sentence(),
             steps: hints::service::steps(explanation),
@@ -105,7 +105,7 @@ impl<'a> ShownFamily<'a> {
         if let Ok(given) = &answer.outcome {
             shown.address = Some(given.address);
             shown.block = Some(given.block);
-            shown.from = Some(source(given.source));
+            shown.from = Some(name_of_source(given.source));
         }
         for event in &answer.events {
             shown
@@ -117,7 +117,7 @@ impl<'a> ShownFamily<'a> {
 }
 
 /// Returns the state's name in documents.
-fn state(state: &ServiceState) -> &'static str {
+fn name_of_state(state: &ServiceState) -> &'static str {
     match state {
         ServiceState::Served => "served",
         ServiceState::NotLoadBalancer => "not-load-balancer",

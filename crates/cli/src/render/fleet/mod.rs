@@ -88,7 +88,7 @@ impl FleetReport {
 
     /// Returns the changes in all clusters, if there is an earlier report.
     fn changes(&self) -> Option<ChangesOf<'_>> {
-        ChangesOf::of(self.reports())
+        ChangesOf::sum(self.reports())
     }
 
     /// Returns all findings with their clusters, by severity, code and cluster.

@@ -97,7 +97,7 @@ fn shown_cluster<'a>(report: &'a FleetReport, cluster: &'a Cluster, advice: &'a 
         age: report.age(cluster).map(|age| age.as_secs()),
         shared: cluster.shared.len(),
         report: &cluster.report,
-        advice: for_cluster(&cluster.name, || ShownAdvice::of(advice)),
+        advice: for_cluster(&cluster.name, || ShownAdvice::new(advice)),
         pools: &cluster.pools,
     }
 }

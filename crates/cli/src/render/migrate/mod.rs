@@ -300,7 +300,7 @@ struct Row {
 
 impl Row {
     /// Creates the row of a workload, with the command that moves its pods, or how they move without one.
-    fn of(group: &Group, moving: &Moving) -> Self {
+    fn of_group(group: &Group, moving: &Moving) -> Self {
         let budgets = group
             .budgets
             .iter()
@@ -354,7 +354,7 @@ fn workloads(moving: &Moving, wide: bool) -> Grid {
         if group.kind.is_none() && !wide {
             bare_pods.push(group);
         } else {
-            rows.push(Row::of(group, moving));
+            rows.push(Row::of_group(group, moving));
         }
     }
     // Last, since each of them needs work by hand.
@@ -362,7 +362,7 @@ fn workloads(moving: &Moving, wide: bool) -> Grid {
         rows.push(Row::of_bare_pods(&bare_pods));
     } else {
         for pod in bare_pods {
-            rows.push(Row::of(pod, moving));
+            rows.push(Row::of_group(pod, moving));
         }
     }
 

@@ -31,9 +31,7 @@ impl View for NodeList {
             claimable_by_family
         };
         let columns = vec![
-            left("NODE", |node: &NodeView| {
-                format!("{}{}", node.node, if node.exists { "" } else { " (missing)" })
-            }),
+            left("NODE", name_of_node),
             right("BLOCKS", |node: &NodeView| thousands(node.blocks)),
             right("ADDRESSES", |node: &NodeView| thousands(node.addresses)),
             right("BORROWED", |node: &NodeView| thousands(node.borrowed)).hidden(2),
@@ -52,6 +50,14 @@ impl View for NodeList {
         ];
         text.table(&self.nodes, columns);
     }
+}
+
+/// Formats the name of a node, with `(missing)` if only IPAM data mentions it.
+fn name_of_node(node: &NodeView) -> String {
+    if node.exists {
+        return node.node.clone();
+    }
+    format!("{} (missing)", node.node)
 }
 
 /// Formats the installed plugin, or else the plugin that assigned the newest address. If they differ, formats both:

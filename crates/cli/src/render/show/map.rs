@@ -136,7 +136,7 @@ enum Glyph {
 
 impl Glyph {
     /// Returns the glyph of a cell: its worst finding, or else the share of its addresses that is taken.
-    fn of(cell: Option<&MapCell>) -> Self {
+    fn of_cell(cell: Option<&MapCell>) -> Self {
         let Some(cell) = cell else { return Self::Unclaimed };
         if let Some(worst) = cell.worst {
             return Self::Found(worst);
@@ -239,7 +239,7 @@ impl<'a> Drawing<'a> {
         if index >= self.map.size {
             return None;
         }
-        Some(Glyph::of(self.cells.get(&index).copied()))
+        Some(Glyph::of_cell(self.cells.get(&index).copied()))
     }
 
     fn rows(&self) -> u32 {
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_cell_shows_its_worst_state() {
-        let of = |cell: MapCell| Glyph::of(Some(&cell)).character();
+        let of = |cell: MapCell| Glyph::of_cell(Some(&cell)).character();
         let glyphs = [
             of(cell(0, 64)),
             of(cell(1, 64)),
@@ -366,6 +366,6 @@ mod tests {
             }),
             '.'
         );
-        assert_eq!(Glyph::of(None).character(), '.');
+        assert_eq!(Glyph::of_cell(None).character(), '.');
     }
 }

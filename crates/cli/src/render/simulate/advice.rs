@@ -2,13 +2,13 @@
 
 use calipam_simulate::answer::{Advice, Candidate, Drawback};
 
-use super::{heading, runs, share};
+use super::{percentage, runs, write_heading};
 use crate::render::output::Text;
 use crate::render::text::{joined, thousands};
 
 /// Writes the advice, and a table of the block sizes that were tried.
 pub(super) fn write(advice: &Advice, text: &mut Text) {
-    heading(text, "Advice");
+    write_heading(text, "Advice");
     text.lines(lines(advice));
     text.blank();
     let rows = advice
@@ -83,7 +83,7 @@ fn lead_over_second(advice: &Advice) -> Option<String> {
     line.push_str(&format!(
         "The second best, /{}, costs {} % more in wasted addresses and routes",
         tipping.second,
-        share(tipping.costs_more_percent)
+        percentage(tipping.costs_more_percent)
     ));
     // If the advised size is the best in every run, both are missing.
     if let Some(pods) = tipping.pods_per_node

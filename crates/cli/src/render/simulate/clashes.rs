@@ -2,14 +2,14 @@
 
 use calipam_simulate::answer::{Cause, CauseRow, Clashes, Sighting};
 
-use super::heading;
+use super::write_heading;
 use crate::render::column::{Column, left, right};
 use crate::render::output::Text;
 use crate::render::text::{dash, thousands};
 
 /// Writes a table of causes, and the findings after each of them.
 pub(super) fn write(clashes: &Clashes, text: &mut Text) {
-    heading(text, "Causes of duplicate addresses");
+    write_heading(text, "Causes of duplicate addresses");
     text.table(&clashes.causes, columns());
     for row in clashes.causes.iter().filter(|row| row.cause != Cause::None) {
         text.blank();

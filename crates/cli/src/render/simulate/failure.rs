@@ -4,7 +4,7 @@ use calipam_simulate::Micros;
 use calipam_simulate::answer::{Course, Failure, Point};
 
 use super::runs::{HIGHEST, LOWEST};
-use super::{bars, heading};
+use super::{bars, write_heading};
 use crate::render::column::{left, right};
 use crate::render::output::Text;
 use crate::render::table::Grid;
@@ -12,7 +12,7 @@ use crate::render::text::{count, thousands};
 
 /// Writes how long the addresses of a failed node stay taken.
 pub(super) fn write(failure: &Failure, text: &mut Text) {
-    heading(text, "Addresses of a node that fails");
+    write_heading(text, "Addresses of a node that fails");
     text.line(headline(failure));
     text.blank();
     text.grid(table(failure));

@@ -185,12 +185,12 @@ impl Document for Answers {
 }
 
 /// Writes a heading after an empty line.
-fn heading(text: &mut Text, heading: &str) {
+fn write_heading(text: &mut Text, heading: &str) {
     text.blank();
     text.styled(clap::builder::styling::Style::new().bold(), heading);
 }
 
 /// Formats a percentage as `12.5`.
-fn share(percent: f64) -> String {
+fn percentage(percent: f64) -> String {
     format!("{percent:.1}")
 }

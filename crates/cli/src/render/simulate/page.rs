@@ -83,11 +83,12 @@ fn number(number: u64) -> Value {
     }
 }
 
-fn three(times: &Times) -> Vec<Value> {
+fn values_of_times(times: &Times) -> Vec<Value> {
     vec![time(times.median), time(times.p99), time(times.worst)]
 }
 
-const THREE: [&str; 3] = ["median", "99 %", "worst"];
+/// The names of the series of a chart of times, in the order of [`values_of_times`].
+const TIMES: [&str; 3] = ["median", "99 %", "worst"];
 
 /// The names of the series of a chart with only one series.
 const UNNAMED: [&str; 1] = [""];
@@ -112,7 +113,7 @@ fn scale_section(scale: &Scale) -> Markup {
     let mut requests = Vec::new();
     for run in &scale.rows {
         let adds = &run.adds;
-        times.push((thousands(run.nodes), three(&adds.time)));
+        times.push((thousands(run.nodes), values_of_times(&adds.time)));
         let in_own_block = number(adds.requests_in_own_block.median);
         let with_new_block = number(adds.requests_with_list.median);
         requests.push((thousands(run.nodes), vec![in_own_block, with_new_block]));
@@ -120,7 +121,7 @@ fn scale_section(scale: &Scale) -> Markup {
     html! {
         h2 { "ADD latency by cluster size" }
         (grid(scale_table(scale)))
-        (svg::bars("Time per ADD, by number of nodes", &THREE, &times))
+        (svg::bars("Time per ADD, by number of nodes", &TIMES, &times))
         (svg::bars("Requests per ADD, by number of nodes", &["in own block", "with a new block"], &requests))
     }
 }
@@ -141,12 +142,12 @@ fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow>) -> Markup {
     let mut routes = Vec::new();
     for BlockSizeRow { block_size, run, .. } in rows {
         let name = format!("/{block_size}");
-        times.push((name.clone(), three(&run.adds.time)));
+        times.push((name.clone(), values_of_times(&run.adds.time)));
         wasted.push((name.clone(), vec![number(run.blocks.wasted)]));
         routes.push((name, vec![number(run.blocks.routes)]));
     }
     html! {
-        (svg::bars("Time per ADD, by block size", &THREE, &times))
+        (svg::bars("Time per ADD, by block size", &TIMES, &times))
         (svg::bars("Wasted addresses, by block size", &UNNAMED, &wasted))
         (svg::bars("Routes, by block size", &UNNAMED, &routes))
     }

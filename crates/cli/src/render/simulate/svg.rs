@@ -26,7 +26,7 @@ pub(super) struct Line {
 
 /// Draws bars in groups. Each group has a name, and a value for each series.
 pub(super) fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]) -> Markup {
-    let top = Top::of(groups.iter().flat_map(|(_, values)| values));
+    let top = Top::of_values(groups.iter().flat_map(|(_, values)| values));
     let group_width = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
     // The bars take four fifths of a group, and a tenth on each side separates it from others.
     let width = group_width * 0.8 / series.len().max(1) as f64;
@@ -54,7 +54,7 @@ pub(super) fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]
 /// Draws curves over the same period. `end` labels the end of the period.
 pub(super) fn lines(title: &str, end: &str, lines: &[Line]) -> Markup {
     let points = lines.iter().flat_map(|line| &line.points);
-    let top = Top::of(points.map(|(_, value)| value));
+    let top = Top::of_values(points.map(|(_, value)| value));
     let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
     html! {
         figure {
@@ -79,7 +79,7 @@ struct Top<'a> {
 
 impl<'a> Top<'a> {
     /// Returns the number and the label of the highest value; 0 and an empty label without values.
-    fn of(values: impl Iterator<Item = &'a Value>) -> Self {
+    fn of_values(values: impl Iterator<Item = &'a Value>) -> Self {
         match values.max_by(|first, second| first.number.total_cmp(&second.number)) {
             Some(highest) => Self {
                 number: highest.number.max(0.0),

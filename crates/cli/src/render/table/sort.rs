@@ -49,8 +49,8 @@ impl Grid {
 
 /// Compares two cells. Cells without a value are the last ones in both directions.
 fn compare(first: &str, second: &str, descends: bool) -> Ordering {
-    let first = SortKey::of(first);
-    let second = SortKey::of(second);
+    let first = SortKey::of_cell(first);
+    let second = SortKey::of_cell(second);
     // `None` is the greatest key, so it must not be reversed.
     let both_have_values = first != SortKey::None && second != SortKey::None;
     if descends && both_have_values {
@@ -72,7 +72,7 @@ enum SortKey<'a> {
 
 impl<'a> SortKey<'a> {
     /// Returns the sort key of a cell, by the form of its text.
-    fn of(cell: &'a str) -> Self {
+    fn of_cell(cell: &'a str) -> Self {
         if cell.is_empty() || cell == "-" {
             return Self::None;
         }
