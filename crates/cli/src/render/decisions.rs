@@ -34,7 +34,7 @@ fn texts<S: Serializer>(keys: &[Key], serializer: S) -> Result<S::Ok, S::Error> 
     serializer.collect_seq(keys.iter().map(ToString::to_string))
 }
 
-/// The part of the allocation algorithm that made a decision (facts 3.3, 3.4).
+/// The part of the allocation algorithm that made a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum DecisionStep {

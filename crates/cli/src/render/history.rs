@@ -219,12 +219,19 @@ fn holder(holder: &Holder, wide: bool) -> String {
         text.push_str(&format!(" on {node}"));
     }
     if wide {
-        if let Some(handle) = &holder.handle {
-            text.push_str(&format!(", handle {handle}"));
-        }
-        if let Some(timestamp) = &holder.timestamp {
-            text.push_str(&format!(", recorded {}", to_seconds(timestamp)));
-        }
+        text.push_str(&details(holder));
+    }
+    text
+}
+
+/// Formats the handle and the time in the record of a holder, as far as it has them.
+fn details(holder: &Holder) -> String {
+    let mut text = String::new();
+    if let Some(handle) = &holder.handle {
+        text.push_str(&format!(", handle {handle}"));
+    }
+    if let Some(timestamp) = &holder.timestamp {
+        text.push_str(&format!(", recorded {}", to_seconds(timestamp)));
     }
     text
 }

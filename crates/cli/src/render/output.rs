@@ -142,10 +142,10 @@ impl Text {
     /// Adds a table that is not the subject of the command. It is never sorted, and it is omitted if only table rows
     /// are printed.
     pub(crate) fn aside(&mut self, grid: Grid) {
-        if !self.page.rows_only {
-            let sort_by = self.page.sort_by.take();
-            self.section(grid);
-            self.page.sort_by = sort_by;
+        if !self.page.rows_only && !grid.is_empty() {
+            let sort_by = None;
+            self.parts.push(Part::Grid(grid, sort_by));
+            self.blank();
         }
     }
 

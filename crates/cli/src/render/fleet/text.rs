@@ -1,6 +1,6 @@
 //! A fleet's report as text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_check::Severity;
 use calipam_check::fleet::Cluster;
@@ -66,33 +66,35 @@ fn summary_of(report: &FleetReport, number_not_listed: usize) -> String {
 
 /// Formats `12 clusters in 2 groups · 1 not read · 60,000 allocations · 24 pools · 240 nodes`.
 pub(super) fn header(report: &FleetReport) -> String {
-    let mut groups = std::collections::BTreeSet::new();
-    let mut unread = 0;
+    let mut parts = vec![clusters_in_groups(&report.clusters)];
+    let unread = report.clusters.iter().filter(|cluster| !cluster.is_read).count();
+    if unread > 0 {
+        parts.push(format!("{} not read", thousands(unread)));
+    }
+
     let mut allocations = 0;
     let mut pools = 0;
     let mut nodes = 0;
     for cluster in &report.clusters {
-        groups.extend(&cluster.group);
-        if !cluster.is_read {
-            unread += 1;
-        }
-        allocations += cluster.report.counts.allocations;
-        pools += cluster.report.counts.pools;
-        nodes += cluster.report.counts.nodes;
-    }
-
-    let mut clusters = count(report.clusters.len(), "cluster", "clusters");
-    if !groups.is_empty() {
-        clusters.push_str(&format!(" in {}", count(groups.len(), "group", "groups")));
-    }
-    let mut parts = vec![clusters];
-    if unread > 0 {
-        parts.push(format!("{} not read", thousands(unread)));
+        let counts = &cluster.report.counts;
+        allocations += counts.allocations;
+        pools += counts.pools;
+        nodes += counts.nodes;
     }
     parts.push(count(allocations, "allocation", "allocations"));
     parts.push(count(pools, "pool", "pools"));
     parts.push(count(nodes, "node", "nodes"));
     parts.join(" · ")
+}
+
+/// Formats `12 clusters in 2 groups`, or `12 clusters` if none has a group.
+fn clusters_in_groups(clusters: &[Cluster]) -> String {
+    let number = count(clusters.len(), "cluster", "clusters");
+    let groups: BTreeSet<&String> = clusters.iter().flat_map(|cluster| &cluster.group).collect();
+    if groups.is_empty() {
+        return number;
+    }
+    format!("{number} in {}", count(groups.len(), "group", "groups"))
 }
 
 /// Creates the table of clusters, with their findings by severity, and the number of findings listed for other clusters

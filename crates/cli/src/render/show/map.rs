@@ -176,10 +176,7 @@ impl Glyph {
             Self::Used(tenths) => char::from(b'0' + tenths),
             Self::Full => '#',
             Self::Unknown => '?',
-            Self::Found(Severity::Critical) => 'C',
-            Self::Found(Severity::Error) => 'E',
-            Self::Found(Severity::Warning) => 'W',
-            Self::Found(Severity::Info) => 'I',
+            Self::Found(severity) => letter(severity),
         }
     }
 
@@ -193,12 +190,29 @@ impl Glyph {
             Self::Used(_) => 113,
             Self::Full => 226,
             Self::Unknown => 250,
-            Self::Found(Severity::Critical) => 201,
-            Self::Found(Severity::Error) => 196,
-            Self::Found(Severity::Warning) => 208,
-            Self::Found(Severity::Info) => 224,
+            Self::Found(severity) => red_tone(severity),
         };
         Ansi256Color(color).into()
+    }
+}
+
+/// Returns the letter for a finding on a map without color.
+fn letter(severity: Severity) -> char {
+    match severity {
+        Severity::Critical => 'C',
+        Severity::Error => 'E',
+        Severity::Warning => 'W',
+        Severity::Info => 'I',
+    }
+}
+
+/// Returns the number of the terminal color for a finding.
+fn red_tone(severity: Severity) -> u8 {
+    match severity {
+        Severity::Critical => 201,
+        Severity::Error => 196,
+        Severity::Warning => 208,
+        Severity::Info => 224,
     }
 }
 
