@@ -381,10 +381,11 @@ fn command(group: &Group, moving: &Moving) -> Option<String> {
     let namespace = shell_word(&group.namespace);
     let name = shell_word(&group.name);
     let line = match group.kind.as_deref()? {
-        kind @ ("Deployment" | "StatefulSet" | "DaemonSet") => format!(
-            "kubectl -n {namespace} rollout restart {}/{name}",
-            kind.to_ascii_lowercase()
-        ),
+        // kubectl restarts no other kinds.
+        kind @ ("Deployment" | "StatefulSet" | "DaemonSet") => {
+            let kind = kind.to_ascii_lowercase();
+            format!("kubectl -n {namespace} rollout restart {kind}/{name}")
+        }
         "VirtualMachineInstance" if moving.live_migration_moves => {
             format!("virtctl -n {namespace} migrate {name}")
         }

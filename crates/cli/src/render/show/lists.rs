@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use calipam_check::views::{
     AddressList, BorrowedAddress, BorrowedList, ConfigurationView, HeldAddress, NamespaceList, NamespaceView,
-    NodeList, NodePlugin, NodeView, Setting,
+    NodeFamily, NodeList, NodePlugin, NodeView, Setting,
 };
 use calipam_model::plugin::Plugin;
 
@@ -91,25 +91,26 @@ fn free_by_family(node: &NodeView) -> String {
 /// Formats why a node gets no address, by family: `ipv4: the block limit is reached`, with `(may be intended)` if a
 /// check reports that as information. Empty if it gets one.
 fn without_address(node: &NodeView) -> String {
-    let mut parts = Vec::new();
-    for family in &node.families {
-        let name = family.family;
-        let Some(is_without_address) = family.without_address else {
-            parts.push(format!("{name}: unknown"));
-            continue;
-        };
-        if let Some(reason) = &family.reason
-            && is_without_address
-        {
-            let note = if family.may_be_intended {
-                " (may be intended)"
-            } else {
-                ""
-            };
-            parts.push(format!("{name}: {reason}{note}"));
-        }
-    }
+    let parts: Vec<String> = node.families.iter().filter_map(reason_of_family).collect();
     parts.join("; ")
+}
+
+/// Formats why a node gets no address of a family; `None` if it gets one.
+fn reason_of_family(family: &NodeFamily) -> Option<String> {
+    let name = family.family;
+    let Some(is_without_address) = family.without_address else {
+        return Some(format!("{name}: unknown"));
+    };
+    if !is_without_address {
+        return None;
+    }
+    let reason = family.reason.as_ref()?;
+    let note = if family.may_be_intended {
+        " (may be intended)"
+    } else {
+        ""
+    };
+    Some(format!("{name}: {reason}{note}"))
 }
 
 /// Formats `16`, or `any number`.

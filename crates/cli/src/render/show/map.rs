@@ -216,6 +216,16 @@ fn red_tone(severity: Severity) -> u8 {
     }
 }
 
+/// Returns the width of the widest label, of all cells with which a row can begin.
+fn widest_label(map: &PoolMap) -> usize {
+    let mut widest = 0;
+    for index in (0..map.size).step_by(FEWEST as usize) {
+        let label = map.cell_cidr(index).network().to_string();
+        widest = widest.max(display_width(&label));
+    }
+    widest
+}
+
 /// A map on a page. Each row has the address of its first cell, and `columns` cells.
 struct Drawing<'a> {
     map: &'a PoolMap,
@@ -227,12 +237,7 @@ struct Drawing<'a> {
 impl<'a> Drawing<'a> {
     /// Prepares the drawing of a map, with as many columns as the width of a page allows.
     fn new(map: &'a PoolMap, page: Page) -> Self {
-        // As wide as the widest label of any row that can begin a line.
-        let mut label_width = 0;
-        for index in (0..map.size).step_by(FEWEST as usize) {
-            let label = map.cell_cidr(index).network().to_string();
-            label_width = label_width.max(display_width(&label));
-        }
+        let label_width = widest_label(map);
         let room = match page.width {
             Some(width) => u32::from(width).saturating_sub(label_width as u32 + 1),
             None => USUAL,

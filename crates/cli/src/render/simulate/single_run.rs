@@ -10,8 +10,9 @@ use crate::render::text::{escape, thousands};
 /// Writes the result of one scenario; of several runs, in a table.
 pub(super) fn write(run: &Run, text: &mut Text) {
     write_heading(text, "Result");
+    let indent = 2;
     for line in lines(run) {
-        text.hanging(2, line);
+        text.hanging(indent, line);
     }
     if run.range.is_some() {
         text.blank();
