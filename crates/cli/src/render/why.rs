@@ -204,17 +204,7 @@ fn tunnel_sentence(tunnel: &TunnelAnswer) -> String {
         TunnelStep::Remove => {
             format!("its {name} tunnel loses {address} when calico-node starts: no pool offers it any more")
         }
-        TunnelStep::Assign { given, why } => {
-            let given = given.address;
-            match tunnel.has {
-                None => {
-                    format!("its {name} tunnel has no address: calico-node assigns {given} when it starts")
-                }
-                Some(old) => {
-                    format!("its {name} tunnel gets {given} in place of {old} when calico-node starts: {why}")
-                }
-            }
-        }
+        TunnelStep::Assign { given, why } => assignment_sentence(tunnel, given.address, why),
         TunnelStep::Refuse { refused, why } => {
             // This failure ends without any step of the user.
             if *why == TunnelLack::Cooling {
@@ -233,6 +223,17 @@ fn tunnel_sentence(tunnel: &TunnelAnswer) -> String {
             };
             format!("its {name} tunnel stays {state}, since calico-node fails before it writes the node")
         }
+    }
+}
+
+/// Formats in one sentence that calico-node assigns an address to a tunnel and, if the tunnel has one, the reason.
+fn assignment_sentence(tunnel: &TunnelAnswer, given: IpAddr, why: &TunnelLack) -> String {
+    let name = tunnel.kind.name();
+    match tunnel.has {
+        Some(old) => {
+            format!("its {name} tunnel gets {given} in place of {old} when calico-node starts: {why}")
+        }
+        None => format!("its {name} tunnel has no address: calico-node assigns {given} when it starts"),
     }
 }
 

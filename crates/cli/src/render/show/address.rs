@@ -1,6 +1,8 @@
 //! The output of `show` for an address or a handle.
 
-use calipam_check::views::{AddressState, AddressView, BlockOfAddress, HandleView, OwnerStatus};
+use calipam_check::views::{
+    AddressState, AddressView, BlockOfAddress, HandleOfAddress, HandleView, OwnerStatus,
+};
 use calipam_check::{Finding, OwnerEvidence};
 use calipam_history::timeline::Event;
 use calipam_model::block::BlockOwner;
@@ -207,18 +209,21 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
         text.fact("Recorded", format!("for {owner}{status}"));
     }
     if let Some(handle) = &block.handle {
-        let id = &handle.id;
-        if handle.exists {
-            let addresses = count(handle.count, "address", "addresses");
-            text.fact(
-                "Handle",
-                format!("{id}, whose object counts {addresses} in this block"),
-            );
-        } else {
-            text.fact("Handle", format!("{id}, which has no object"));
-        }
+        add_handle(text, handle);
     }
     add_record(text, block);
+}
+
+/// Writes the handle in the record of an address, and whether it has an object.
+fn add_handle(text: &mut Text, handle: &HandleOfAddress) {
+    let id = &handle.id;
+    if handle.exists {
+        let addresses = count(handle.count, "address", "addresses");
+        let object = format!("{id}, whose object counts {addresses} in this block");
+        text.fact("Handle", object);
+    } else {
+        text.fact("Handle", format!("{id}, which has no object"));
+    }
 }
 
 /// Writes the record of an address in its block; nothing if the address is free or the block is corrupt.
