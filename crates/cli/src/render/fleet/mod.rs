@@ -144,8 +144,8 @@ impl FleetReport {
 /// The sort key of a cluster in a report.
 type Rank = (bool, Option<Severity>, Reverse<usize>, bool, String);
 
-/// Returns the rank of a cluster, the lowest for the one with the worst findings and the most of them. Clusters that are
-/// equal in this are in the order of their names.
+/// Returns the rank of a cluster: the lowest for the one with the worst findings, and the most of them. Equal clusters
+/// are in the order of their names.
 fn rank(cluster: &Cluster) -> Rank {
     let worst = cluster.report.worst();
     let number_of_worst = match worst {

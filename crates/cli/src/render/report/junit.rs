@@ -75,7 +75,7 @@ impl<'a> Suite<'a> {
     }
 }
 
-/// Writes the test suite of one report.
+/// Creates the test suite of one report.
 fn suite_element(suite: &Suite<'_>, time: &str) -> Markup {
     let Suite {
         name,
@@ -121,7 +121,7 @@ fn unread_of(code: Code, report: &Report) -> Option<Source> {
     code.needs().iter().copied().find(|source| !is_read(source))
 }
 
-/// Writes the identity of the cluster, and the sources that were not read.
+/// Creates the properties: the identity of the cluster, and the sources that were not read.
 fn properties(report: &Report) -> Markup {
     let cluster = &report.cluster;
     let unread = unread(&report.coverage, report.cluster.datastore).unwrap_or_default();
@@ -142,7 +142,7 @@ fn properties(report: &Report) -> Markup {
     }
 }
 
-/// Writes the test case of one code. It passes without an element if there are no findings and everything was read.
+/// Creates the test case of one code. It passes without an element if there are no findings and everything was read.
 fn case(code: Code, findings: &[Found<'_>], report: &Report) -> Markup {
     let message = format!(
         "{}: {}",
