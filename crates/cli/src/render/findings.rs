@@ -155,7 +155,9 @@ pub(super) struct Found<'a> {
 impl<'a> Found<'a> {
     /// Returns the findings of the only cluster.
     pub(super) fn of_report(report: &'a Report) -> impl Iterator<Item = Self> + Clone {
-        Self::of_cluster(report, 0, "")
+        let place = 0;
+        let no_name = "";
+        Self::of_cluster(report, place, no_name)
     }
 
     /// Returns the findings of a cluster. `place` is the position of the cluster in the report.

@@ -106,7 +106,8 @@ impl Document for History {
             Reach::State { .. } => "state",
         };
         out.line(format!("{cluster} · {source} {} · {}", self.location, self.about));
-        out.about(0, describe_reach(&self.reach));
+        let indent = 0;
+        out.about(indent, describe_reach(&self.reach));
         out.blank();
         match self.events.as_slice() {
             [] => out.line(format!("Nothing is known about {}", self.about)),

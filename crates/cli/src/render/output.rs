@@ -256,7 +256,8 @@ fn fact(name: &str, value: &str, page: Page) -> String {
         width: page.width.map(|width| width.saturating_sub(NAMES as u16)),
         ..page
     };
-    let wrapped = on_page(&escape(value), 0, beside);
+    let indent = 0;
+    let wrapped = on_page(&escape(value), indent, beside);
     let mut lines = wrapped.lines();
     let mut text = format!("{name:NAMES$}{}\n", lines.next().unwrap_or_default());
     for line in lines {

@@ -183,7 +183,8 @@ impl Grid {
         let Fit { widths, hidden } = self.fit(page);
         let mut text = self.styled(&self.table(widths.as_deref(), page).to_string(), page);
         if !page.rows_only && !hidden.is_empty() {
-            text.push_str(&on_page(&note_of_hidden(&hidden), 0, page));
+            let indent = 0;
+            text.push_str(&on_page(&note_of_hidden(&hidden), indent, page));
             text.push('\n');
         }
         Ok(text)

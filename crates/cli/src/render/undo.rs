@@ -107,8 +107,10 @@ fn restored(plan: &UndoPlan, datastore: DatastoreKind) -> Vec<Restored> {
 /// Returns the action that gives an object the state from before the run.
 fn action_on(object: &UndoObject) -> &'static str {
     if object.before.is_none() {
+        // The run created it.
         "delete"
     } else if object.left.is_none() {
+        // The run deleted it.
         "create"
     } else {
         "restore"

@@ -35,7 +35,8 @@ const LIMITS: MapLimits = MapLimits {
 };
 
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
-    page(checked, None, out)
+    let live_version = None;
+    page(checked, live_version, out)
 }
 
 /// Writes a `serve` page, which has a form for questions, and reloads itself when the server has another version.
