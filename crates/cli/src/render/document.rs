@@ -109,7 +109,7 @@ impl Printed {
                 Ok(Self::Text(text))
             }
             Format::Yaml | Format::Json => Ok(Self::Value(value(document)?)),
-            // Of the other formats, a command for several clusters has only that of names.
+            // The only other format for several clusters is that of names.
             other => {
                 let mut names = Vec::new();
                 document.report(other, &mut names)?;
