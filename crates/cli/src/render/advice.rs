@@ -44,32 +44,35 @@ struct Entry {
     lines: Vec<String>,
 }
 
+impl Entry {
+    /// Creates an entry with one line: the severity in its column, the text in `cluster`, and `text`.
+    fn new(severity: Severity, cluster: &str, text: &str) -> Self {
+        let line = format!("{:INDENT$}{cluster}{text}", severity.to_string());
+        Self {
+            severity,
+            lines: vec![line],
+        }
+    }
+}
+
 /// Returns the entries of a cluster, the worst first; of one severity, causes come first. Each begins with the text in
 /// `cluster`, which is empty if there is only one.
 fn entries(advice: &Advice, cluster: &str, reader: Reader) -> Vec<Entry> {
-    let first_line =
-        |severity: Severity, text: &str| format!("{:INDENT$}{cluster}{text}", severity.to_string());
-
     let mut entries = Vec::new();
     for cause in &advice.causes {
-        let mut lines = vec![first_line(cause.severity, &cause.says)];
+        let mut entry = Entry::new(cause.severity, cluster, &cause.says);
         for cure in &cause.cures {
-            lines.push(format!("{:INDENT$}{}", "", cure::sentence(cure, reader)));
+            let sentence = cure::sentence(cure, reader);
+            entry.lines.push(format!("{:INDENT$}{sentence}", ""));
         }
-        entries.push(Entry {
-            severity: cause.severity,
-            lines,
-        });
+        entries.push(entry);
     }
     for other in &advice.others {
         // A cure can also be that of a cause.
-        if is_printed_above(advice, other) {
-            continue;
+        if !is_printed_above(advice, other) {
+            let sentence = cure::sentence(&other.cure, reader);
+            entries.push(Entry::new(other.severity, cluster, &sentence));
         }
-        entries.push(Entry {
-            severity: other.severity,
-            lines: vec![first_line(other.severity, &cure::sentence(&other.cure, reader))],
-        });
     }
     entries.sort_by_key(|entry| entry.severity);
     entries
@@ -77,11 +80,10 @@ fn entries(advice: &Advice, cluster: &str, reader: Reader) -> Vec<Entry> {
 
 /// True if a cause that is printed above has the same command: running it once serves both.
 fn is_printed_above(advice: &Advice, other: &OtherCure) -> bool {
-    let mut above = advice
-        .causes
-        .iter()
-        .filter(|cause| cause.severity <= other.severity);
-    above.any(|cause| cause.cures.iter().any(|cure| cure.remedy == other.cure.remedy))
+    let causes = advice.causes.iter();
+    let causes_above = causes.filter(|cause| cause.severity <= other.severity);
+    let mut cures_above = causes_above.flat_map(|cause| &cause.cures);
+    cures_above.any(|cure| cure.remedy == other.cure.remedy)
 }
 
 /// Writes the entries, on a page that is not wide only those that fit.
@@ -204,18 +206,18 @@ fn codes(findings: &[FindingKey]) -> BTreeSet<Code> {
 
 impl<'a> ShownAdvice<'a> {
     /// Shows the advice of a check: its causes, and the cures of the other findings.
-    pub(super) fn of(advice: &'a Advice) -> Self {
+    pub(super) fn new(advice: &'a Advice) -> Self {
         let mut cures = Vec::new();
         for other in &advice.others {
             cures.push(ShownOther {
                 severity: other.severity,
                 findings: other.of.len(),
                 codes: codes(&other.of),
-                cure: ShownCure::of(&other.cure),
+                cure: ShownCure::new(&other.cure),
             });
         }
         Self {
-            causes: advice.causes.iter().map(ShownCause::of).collect(),
+            causes: advice.causes.iter().map(ShownCause::new).collect(),
             cures,
         }
     }
@@ -223,33 +225,33 @@ impl<'a> ShownAdvice<'a> {
 
 impl<'a> ShownCause<'a> {
     /// Shows a cause with its cures.
-    fn of(cause: &'a Cause) -> Self {
+    fn new(cause: &'a Cause) -> Self {
         Self {
             cause: cause.name,
             severity: cause.severity,
             message: &cause.says,
             findings: cause.findings.len(),
             codes: codes(&cause.findings),
-            cures: cause.cures.iter().map(ShownCure::of).collect(),
+            cures: cause.cures.iter().map(ShownCure::new).collect(),
         }
     }
 }
 
 impl<'a> ShownCure<'a> {
     /// Shows a cure with the command that carries it out.
-    pub(super) fn of(cure: &'a Cure) -> Self {
+    pub(super) fn new(cure: &'a Cure) -> Self {
         Self {
             purpose: remedy::purpose(&cure.remedy),
             command: remedy::in_document(&cure.remedy),
             tried: cure.effect.is_some(),
-            effect: cure.effect.as_deref().map(ShownEffect::of),
+            effect: cure.effect.as_deref().map(ShownEffect::new),
         }
     }
 }
 
 impl<'a> ShownEffect<'a> {
     /// Shows the effect of a cure. Only the first nodes and pods are named.
-    fn of(effect: &'a Effect) -> Self {
+    fn new(effect: &'a Effect) -> Self {
         Self {
             findings: effect.resolved.len(),
             addresses: effect.addresses,

@@ -5,7 +5,7 @@ use calipam_check::views::Count;
 use super::page::Page;
 
 /// The width of a bar in characters.
-const WIDTH: u128 = 10;
+const WIDTH: usize = 10;
 /// The block characters that fill one to seven eighths of a cell.
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
@@ -14,37 +14,39 @@ pub(super) fn bar(part: Count, whole: Count, page: Page) -> String {
     if whole.0 == 0 {
         return "-".to_owned();
     }
-    // With Unicode, a character can be filled by eighths.
-    let steps = if page.unicode { WIDTH * 8 } else { WIDTH };
-    let filled = filled_steps(part.0, whole.0, steps);
+    if !page.unicode {
+        let filled = filled_steps(part.0, whole.0, WIDTH);
+        return "#".repeat(filled) + &".".repeat(WIDTH - filled);
+    }
 
-    let mut text = String::new();
-    let (full, empty) = if page.unicode { ('█', '░') } else { ('#', '.') };
-    let steps_per_character = steps / WIDTH;
-    for position in 0..WIDTH {
-        match filled.saturating_sub(position * steps_per_character) {
-            0 => text.push(empty),
-            remaining if remaining >= steps_per_character => text.push(full),
-            eighths => text.push(EIGHTHS[eighths as usize - 1]),
-        }
+    // With Unicode, a character can be filled by eighths.
+    let filled = filled_steps(part.0, whole.0, WIDTH * 8);
+    let full = filled / 8;
+    let eighths = filled % 8;
+    let mut text = "█".repeat(full);
+    if eighths == 0 {
+        text.push_str(&"░".repeat(WIDTH - full));
+    } else {
+        text.push(EIGHTHS[eighths - 1]);
+        text.push_str(&"░".repeat(WIDTH - full - 1));
     }
     text
 }
 
 /// Returns the number of `steps` that stand for `part` of `whole`: all of them only for the whole, and none only for 0.
-fn filled_steps(part: u128, whole: u128, steps: u128) -> u128 {
+fn filled_steps(part: u128, whole: u128, steps: usize) -> usize {
     if part == 0 {
         return 0;
     }
     if part >= whole {
         return steps;
     }
-    let rounded_down = match part.checked_mul(steps) {
+    let rounded_down = match part.checked_mul(steps as u128) {
         Some(product) => product / whole,
         // In a large IPv6 pool, the product does not fit.
-        None => part / (whole / steps),
+        None => part / (whole / steps as u128),
     };
-    rounded_down.clamp(1, steps - 1)
+    (rounded_down as usize).clamp(1, steps - 1)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use calipam_plan::advice::Advice;
 use clap::builder::styling::AnsiColor;
 
 use super::advice;
-use super::column::{left, right};
+use super::column::{Column, left, right};
 use super::findings::Found;
 use super::header;
 use super::output::Text;
@@ -47,26 +47,14 @@ pub(crate) fn text(report: &Report, advice: &Advice, snapshot: &Snapshot, text: 
 /// Creates a table with a row for each finding or, in the short form, for each combination of severity, code and
 /// cluster. The worst findings come first, and new findings are preferred as examples.
 pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool) -> Grid {
-    let mut new_of_kind: BTreeMap<(Severity, Code, usize), usize> = BTreeMap::new();
-    for found in findings.iter().filter(|found| found.is_new_or_worse()) {
-        *new_of_kind.entry(found.kind()).or_default() += 1;
-    }
+    let new_of_kind = numbers_of_new(&findings);
     // The first finding of a kind is its example. The sort is stable, so the worst ones stay first otherwise.
     if !wide {
         findings.sort_by_key(|found| !found.is_new_or_worse());
     }
 
-    // The first column is colored.
-    let color = |found: Found<'_>| color(found.finding.severity);
-    let severity = left("SEVERITY", |found: Found<'_>| found.finding.severity).in_both_forms();
     let is_fleet = findings.first().is_some_and(|found| !found.cluster.is_empty());
-    let mut columns = if is_fleet {
-        let cluster = left("CLUSTER", |found: Found<'_>| found.cluster).in_both_forms();
-        vec![cluster.colored(color), severity]
-    } else {
-        vec![severity.colored(color)]
-    };
-
+    let mut columns = columns_of_severity(is_fleet);
     columns.push(left("CODE", |found: Found<'_>| found.finding.code).in_both_forms());
     if is_compared {
         let change = |found: Found<'_>| found.change.map(|change| change.to_string()).unwrap_or_default();
@@ -78,6 +66,29 @@ pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool)
     columns.push(left("FINDING", |found: Found<'_>| found.finding.message()));
     let example = |found: Found<'_>| found.finding.message();
     Grid::short(wide, NONE_SINGLY, findings, columns, Found::kind, example)
+}
+
+/// Counts the new findings of each kind. Findings that became worse count as new.
+fn numbers_of_new(findings: &[Found<'_>]) -> BTreeMap<(Severity, Code, usize), usize> {
+    let mut numbers: BTreeMap<(Severity, Code, usize), usize> = BTreeMap::new();
+    for found in findings {
+        if found.is_new_or_worse() {
+            *numbers.entry(found.kind()).or_default() += 1;
+        }
+    }
+    numbers
+}
+
+/// Returns the first columns of a table of findings: the severity, in a fleet with the cluster before it. The first
+/// column is colored by severity.
+fn columns_of_severity<'a>(is_fleet: bool) -> Vec<Column<'a, Found<'a>>> {
+    let color = |found: Found<'_>| color(found.finding.severity);
+    let severity = left("SEVERITY", |found: Found<'_>| found.finding.severity).in_both_forms();
+    if !is_fleet {
+        return vec![severity.colored(color)];
+    }
+    let cluster = left("CLUSTER", |found: Found<'_>| found.cluster).in_both_forms();
+    vec![cluster.colored(color), severity]
 }
 
 /// Returns the table of the findings that only the earlier report has.
@@ -144,11 +155,14 @@ pub(super) fn summary<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> 
 
 /// Formats `34 findings`, `no findings`, or `no new findings` if known findings are left out.
 pub(super) fn verdict<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> String {
-    match reports.clone().map(|report| report.findings.len()).sum() {
-        0 if reports.clone().any(leaves_out_known) => "no new findings".to_owned(),
-        0 => "no findings".to_owned(),
-        number => count(number, "finding", "findings"),
+    let number: usize = reports.clone().map(|report| report.findings.len()).sum();
+    if number > 0 {
+        return count(number, "finding", "findings");
     }
+    if reports.clone().any(leaves_out_known) {
+        return "no new findings".to_owned();
+    }
+    "no findings".to_owned()
 }
 
 /// True if the report lacks findings that the earlier report has as well.

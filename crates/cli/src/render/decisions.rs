@@ -34,7 +34,7 @@ fn texts<S: Serializer>(keys: &[Key], serializer: S) -> Result<S::Ok, S::Error> 
     serializer.collect_seq(keys.iter().map(ToString::to_string))
 }
 
-/// The part of the allocation algorithm that made a decision (facts 3.3, 3.4).
+/// The part of the allocation algorithm that made a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum DecisionStep {
@@ -220,54 +220,70 @@ fn address_decision(step: DecisionStep, address: &IpAddr, block: &IpNet, detail:
 /// The keys are those of the objects that decide it.
 fn own_block_decision(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> Decision {
     let mut keys = block_and_affinity(key);
-    let affinity = snapshot
-        .affinities
-        .iter()
-        .find(|affinity| affinity.value.key == *key);
-    let state = affinity
-        .map(|affinity| affinity.value.state.clone())
-        .unwrap_or_default();
-    // The allocator confirms any other affinity before it uses the block.
-    let unconfirmed = match state {
-        AffinityState::Confirmed => String::new(),
-        state => format!(" (its affinity was {state})"),
-    };
+    if let Some(cidr) = reserved_part(key, found) {
+        keys.extend(reservations(snapshot, cidr));
+    }
 
-    let detail = match found {
+    let mut detail = words_of_own_block(found);
+    // The allocator confirms any other affinity before it uses the block.
+    let state = state_of_affinity(snapshot, key);
+    if state != AffinityState::Confirmed {
+        detail.push_str(&format!(" (its affinity was {state})"));
+    }
+    Decision {
+        step: DecisionStep::OwnBlock,
+        subject: Subject::Block(key.cidr),
+        detail,
+        keys,
+    }
+}
+
+/// Returns the state of an affinity in the snapshot. An affinity that is not in it has the default state.
+fn state_of_affinity(snapshot: &Snapshot, key: &AffinityKey) -> AffinityState {
+    let affinities = &snapshot.affinities;
+    match affinities.iter().find(|affinity| affinity.value.key == *key) {
+        Some(affinity) => affinity.value.state.clone(),
+        None => AffinityState::default(),
+    }
+}
+
+/// Returns the CIDR in which IP reservations keep addresses of a block from being assigned; `None` if they have no part
+/// in the result.
+fn reserved_part(key: &AffinityKey, found: &OwnBlock) -> Option<IpNet> {
+    match found {
+        OwnBlock::Reserved(cidr) => Some(*cidr),
+        OwnBlock::Full {
+            reserved: 0,
+            cooling: 0,
+        } => None,
+        OwnBlock::Full { .. } => Some(key.cidr),
+        OwnBlock::Free(_) | OwnBlock::Stale | OwnBlock::Gone | OwnBlock::Unusable(_) => None,
+    }
+}
+
+/// Describes a block of the node itself, as the allocator found it.
+fn words_of_own_block(found: &OwnBlock) -> String {
+    match found {
         OwnBlock::Free(free) => format!("the node's own block: {free} free"),
         OwnBlock::Full {
             reserved: 0,
             cooling: 0,
         } => "the node's own block: full".to_owned(),
-        OwnBlock::Full { reserved, cooling } => {
-            keys.extend(reservations(snapshot, key.cidr));
-            format!(
-                "the node's own block: full; {reserved} free addresses are reserved, {cooling} are cooling down"
-            )
-        }
-        OwnBlock::Reserved(cidr) => {
-            keys.extend(reservations(snapshot, *cidr));
-            "the node's own block: completely reserved".to_owned()
-        }
+        OwnBlock::Full { reserved, cooling } => format!(
+            "the node's own block: full; {reserved} free addresses are reserved, {cooling} are cooling down"
+        ),
+        OwnBlock::Reserved(_) => "the node's own block: completely reserved".to_owned(),
         OwnBlock::Stale => {
             "belongs to another owner: the node's affinity is stale and was removed".to_owned()
         }
         OwnBlock::Gone => "its affinity is gone".to_owned(),
         OwnBlock::Unusable(reason) => format!("cannot be used: {reason}"),
-    };
-
-    Decision {
-        step: DecisionStep::OwnBlock,
-        subject: Subject::Block(key.cidr),
-        detail: format!("{detail}{unconfirmed}"),
-        keys,
     }
 }
 
 /// Describes the blocks that a search in a pool passed over, by reason, such as `: 3 full, 1 reserved`.
 fn passed_over(passed: Passed) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    for (number, reason) in [
+    let numbers = [
         (passed.full, "full"),
         (passed.in_use, "owned by others, with free addresses"),
         (passed.empty, "owned by others and empty"),
@@ -275,12 +291,14 @@ fn passed_over(passed: Passed) -> String {
         (passed.reserved, "reserved"),
         (passed.other_size, "taken by a block of another size"),
         (passed.undecodable, "cannot be decoded"),
-    ] {
+    ];
+    let mut parts: Vec<String> = Vec::new();
+    for (number, reason) in numbers {
         if number > 0 {
             parts.push(format!("{number} {reason}"));
         }
     }
-    // A pool in which there was not even a block to pass over.
+    // Without a block to pass over, not even one fits into the pool.
     if parts.is_empty() {
         return ": it is too small for one".to_owned();
     }
@@ -296,13 +314,15 @@ fn not_reclaimed(why: &NotReclaimed) -> String {
 }
 
 /// Returns the keys of the IP reservations that overlap a CIDR.
-fn reservations(snapshot: &Snapshot, cidr: IpNet) -> impl Iterator<Item = Key> + '_ {
-    let touches = move |cidrs: &[IpNet]| cidrs.iter().any(|other| overlap(*other, cidr));
-    let touching = snapshot
-        .reservations
-        .iter()
-        .filter(move |stored| touches(&stored.value.cidrs));
-    touching.map(|stored| Key::Reservation(stored.value.name.clone()))
+fn reservations(snapshot: &Snapshot, cidr: IpNet) -> Vec<Key> {
+    let mut keys = Vec::new();
+    for stored in &snapshot.reservations {
+        let reservation = &stored.value;
+        if reservation.cidrs.iter().any(|reserved| overlap(*reserved, cidr)) {
+            keys.push(Key::Reservation(reservation.name.clone()));
+        }
+    }
+    keys
 }
 
 fn block_and_affinity(key: &AffinityKey) -> Vec<Key> {

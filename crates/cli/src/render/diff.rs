@@ -83,10 +83,13 @@ impl Document for DifferenceDocument<'_> {
 
 /// Formats the number of differences. `are_same` is true if there are none and every object could be compared.
 fn difference_count(number: usize, are_same: bool) -> String {
-    match number {
-        0 if are_same => "No difference".to_owned(),
-        0 => "No difference in what was compared".to_owned(),
-        number => count(number, "difference", "differences"),
+    if number > 0 {
+        return count(number, "difference", "differences");
+    }
+    if are_same {
+        "No difference".to_owned()
+    } else {
+        "No difference in what was compared".to_owned()
     }
 }
 
@@ -119,7 +122,7 @@ impl SumRow {
     }
 
     /// Makes a row for a pool or a node; for addresses without one, if the name is empty.
-    fn of(kind: &str, named: &NamedSum) -> Self {
+    fn of_object(kind: &str, named: &NamedSum) -> Self {
         let name = if named.name.is_empty() {
             format!("no {kind}")
         } else {
@@ -135,25 +138,14 @@ fn numbers_of_addresses(difference: &Difference<'_>, wide: bool) -> Grid {
     let sums = &difference.sums;
     let mut rows = vec![SumRow::new("everything".to_owned(), &sums.total)];
     for pool in &sums.by_pool {
-        rows.push(SumRow::of("pool", pool));
+        rows.push(SumRow::of_object("pool", pool));
     }
-
-    // The nodes keep their order, unless only those with the most changes are shown.
-    let mut nodes: Vec<&NamedSum> = sums.by_node.iter().collect();
-    let mut left_out = 0;
-    if !wide && nodes.len() > NODES_SHOWN {
-        left_out = nodes.len() - NODES_SHOWN;
-        nodes.sort_by_key(|node| Reverse(changed(&node.sum)));
-        nodes.truncate(NODES_SHOWN);
-    }
-    for node in nodes {
-        rows.push(SumRow::of("node", node));
-    }
-    if left_out > 0 {
-        rows.push(SumRow {
-            name: format!("(and {})", count(left_out, "more node", "more nodes")),
-            ..SumRow::default()
-        });
+    if wide || sums.by_node.len() <= NODES_SHOWN {
+        for node in &sums.by_node {
+            rows.push(SumRow::of_object("node", node));
+        }
+    } else {
+        add_changed_nodes(&mut rows, &sums.by_node);
     }
 
     let columns = vec![
@@ -165,6 +157,20 @@ fn numbers_of_addresses(difference: &Difference<'_>, wide: bool) -> Grid {
         right("MOVED", |row: &SumRow| &row.moved),
     ];
     Grid::new(wide, &rows, columns)
+}
+
+/// Adds the rows of the [`NODES_SHOWN`] nodes with the most changes, and a last row that counts the others.
+fn add_changed_nodes(rows: &mut Vec<SumRow>, nodes: &[NamedSum]) {
+    let mut by_changes: Vec<&NamedSum> = nodes.iter().collect();
+    by_changes.sort_by_key(|node| Reverse(changed(&node.sum)));
+    for node in by_changes.iter().take(NODES_SHOWN) {
+        rows.push(SumRow::of_object("node", node));
+    }
+    let left_out = nodes.len().saturating_sub(NODES_SHOWN);
+    rows.push(SumRow {
+        name: format!("(and {})", count(left_out, "more node", "more nodes")),
+        ..SumRow::default()
+    });
 }
 
 /// A kind of object that differs, in the order of the table.
@@ -182,7 +188,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The kind of an object in one word.
+    /// Returns the name of the kind in one word.
     fn name(self) -> &'static str {
         match self {
             Self::Address => "address",

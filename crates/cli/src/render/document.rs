@@ -79,7 +79,7 @@ pub(crate) fn write(
 pub(crate) fn text(document: &impl Document, page: Page) -> io::Result<String> {
     let mut text = Text::new(page);
     document.text(&mut text);
-    text.finish()
+    text.into_string()
 }
 
 /// The output for one of several clusters, kept until all clusters are read. It is serialized only for YAML and JSON,
@@ -99,22 +99,23 @@ impl Printed {
     /// Renders a document in a format, to be written later among others. Fails if the document does not have that
     /// format.
     pub(crate) fn of(document: &impl Document, format: Format, page: Page) -> io::Result<Self> {
-        Ok(match format {
+        match format {
             Format::Table | Format::Wide => {
                 let mut text = Text::new(Page {
                     wide: format == Format::Wide,
                     ..page
                 });
                 document.text(&mut text);
-                Self::Text(text)
+                Ok(Self::Text(text))
             }
-            Format::Yaml | Format::Json => Self::Value(value(document)?),
+            Format::Yaml | Format::Json => Ok(Self::Value(value(document)?)),
+            // The only other format for several clusters is that of names.
             other => {
                 let mut names = Vec::new();
                 document.report(other, &mut names)?;
-                Self::Names(String::from_utf8_lossy(&names).into_owned())
+                Ok(Self::Names(String::from_utf8_lossy(&names).into_owned()))
             }
-        })
+        }
     }
 }
 

@@ -19,11 +19,15 @@ pub(crate) fn text(code: Code) -> &'static str {
 
 /// Returns the meaning of a severity, such as `traffic is or will be broken`.
 pub(crate) fn meaning(severity: Severity) -> &'static str {
+    // The meanings are the second column of a table.
     let row = format!("\n| `{severity}` | ");
-    let meaning = FINDINGS
-        .split_once(&row)
-        .and_then(|(_, rest)| rest.split_once(" |"));
-    meaning.map(|(meaning, _)| meaning).unwrap_or_default()
+    let Some((_, rest)) = FINDINGS.split_once(&row) else {
+        return "";
+    };
+    match rest.split_once(" |") {
+        Some((meaning, _)) => meaning,
+        None => "",
+    }
 }
 
 /// The output of `explain`: the rules that were named, or all of them.
@@ -49,7 +53,8 @@ impl Rules {
     /// Returns the named rules, each once, in the order of the names. Without names, returns all rules, as a list.
     pub(crate) fn of(named: &[Code]) -> Self {
         let mut codes: Vec<Code> = Vec::new();
-        for code in if named.is_empty() { Code::ALL } else { named } {
+        let wanted = if named.is_empty() { Code::ALL } else { named };
+        for code in wanted {
             if !codes.contains(code) {
                 codes.push(*code);
             }

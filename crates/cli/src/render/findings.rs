@@ -33,7 +33,7 @@ pub(super) struct WithFindings<'a, T> {
 impl<'a> WithFindings<'a, Report> {
     /// Shows the report of one cluster.
     pub(super) fn of_report(report: &'a Report, advice: &'a Advice) -> Self {
-        let mut shown_changes = ChangesOf::of(std::iter::once(report));
+        let mut shown_changes = ChangesOf::sum(std::iter::once(report));
         if let Some(shown) = &mut shown_changes
             && let Some(changes) = &report.changes
         {
@@ -45,7 +45,7 @@ impl<'a> WithFindings<'a, Report> {
         Self {
             content: report,
             changes: shown_changes,
-            advice: Some(ShownAdvice::of(advice)),
+            advice: Some(ShownAdvice::new(advice)),
             findings: Found::of_report(report).collect(),
             partial: None,
         }
@@ -109,7 +109,7 @@ struct NotRead<'a> {
 
 impl<'a> ChangesOf<'a> {
     /// Adds up the changes in reports; `None` if no report was compared with an earlier one.
-    pub(super) fn of(reports: impl Iterator<Item = &'a Report>) -> Option<Self> {
+    pub(super) fn sum(reports: impl Iterator<Item = &'a Report>) -> Option<Self> {
         let mut times: Vec<Timestamp> = Vec::new();
         let mut counts: BTreeMap<Change, usize> = BTreeMap::new();
         let mut gone: Vec<&EarlierFinding> = Vec::new();
@@ -155,7 +155,9 @@ pub(super) struct Found<'a> {
 impl<'a> Found<'a> {
     /// Returns the findings of the only cluster.
     pub(super) fn of_report(report: &'a Report) -> impl Iterator<Item = Self> + Clone {
-        Self::of_cluster(report, 0, "")
+        let place = 0;
+        let no_name = "";
+        Self::of_cluster(report, place, no_name)
     }
 
     /// Returns the findings of a cluster. `place` is the position of the cluster in the report.

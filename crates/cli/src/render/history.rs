@@ -20,20 +20,24 @@ fn describe_reach(reach: &Reach) -> String {
             oldest_revision,
             newest_revision,
             ..
-        } if oldest_revision == FIRST_REVISION => {
-            format!("etcd has everything from the beginning up to revision {newest_revision}")
+        } => describe_revisions(oldest_revision, newest_revision),
+        Reach::Archive { exports, recorded } => {
+            if recorded.is_empty() {
+                describe_exports(exports)
+            } else {
+                describe_recording(recorded)
+            }
         }
-        Reach::Etcd {
-            oldest_revision,
-            newest_revision,
-            ..
-        } => format!(
-            "etcd keeps revisions {oldest_revision} to {newest_revision}; everything before {oldest_revision} is compacted"
-        ),
-        Reach::Archive { exports, recorded } if recorded.is_empty() => describe_exports(exports),
-        Reach::Archive { recorded, .. } => describe_recording(recorded),
         Reach::State { read_at } => format!("read at {}; nothing earlier is known", short_utc(*read_at)),
     }
+}
+
+/// Formats the range of revisions that etcd has.
+fn describe_revisions(oldest: &str, newest: &str) -> String {
+    if oldest == FIRST_REVISION {
+        return format!("etcd has everything from the beginning up to revision {newest}");
+    }
+    format!("etcd keeps revisions {oldest} to {newest}; everything before {oldest} is compacted")
 }
 
 /// Formats the number of exports, the period that they cover, and the longest gap between two of them.
@@ -47,13 +51,11 @@ fn describe_exports(exports: &[Timestamp]) -> String {
         short_utc(*first),
         short_utc(*last)
     );
-    let gaps = exports
-        .windows(2)
-        .map(|pair| (pair[1].duration_since(pair[0]), pair));
-    if let Some((gap, pair)) = gaps.max_by_key(|(gap, _)| *gap) {
-        let hours = format!("{:#}", jiff::SignedDuration::from_secs(gap.as_secs()));
+    let gap_between = |pair: &[Timestamp]| pair[1].duration_since(pair[0]);
+    if let Some(pair) = exports.windows(2).max_by_key(|pair| gap_between(pair)) {
+        let hours = jiff::SignedDuration::from_secs(gap_between(pair).as_secs());
         line.push_str(&format!(
-            "; the longest gap is {hours}, from {} to {}",
+            "; the longest gap is {hours:#}, from {} to {}",
             short_utc(pair[0]),
             short_utc(pair[1])
         ));
@@ -104,7 +106,8 @@ impl Document for History {
             Reach::State { .. } => "state",
         };
         out.line(format!("{cluster} · {source} {} · {}", self.location, self.about));
-        out.about(0, describe_reach(&self.reach));
+        let indent = 0;
+        out.about(indent, describe_reach(&self.reach));
         out.blank();
         match self.events.as_slice() {
             [] => out.line(format!("Nothing is known about {}", self.about)),
@@ -143,44 +146,38 @@ fn time(when: &When) -> String {
         Some(at) => short_utc(at),
         None => bounds(when.after, when.before),
     };
-    match when.uncertainty {
-        None => text,
-        Some(Uncertainty::ClocksDisagree) => format!("{text} (clocks disagree)"),
-        Some(Uncertainty::Copied) => format!("{text} (as recorded; stored later)"),
-        Some(Uncertainty::NoZone) => format!("{text} (recorded without a time zone)"),
-    }
+    let reason = match when.uncertainty {
+        None => return text,
+        Some(Uncertainty::ClocksDisagree) => "clocks disagree",
+        Some(Uncertainty::Copied) => "as recorded; stored later",
+        Some(Uncertainty::NoZone) => "recorded without a time zone",
+    };
+    format!("{text} ({reason})")
 }
 
 /// Formats the bounds of a time that is not known exactly, as far as they are known.
 fn bounds(after: Option<Timestamp>, before: Option<Timestamp>) -> String {
-    match (after.map(short_utc), before.map(short_utc)) {
-        (Some(after), Some(before)) => {
-            if after == before {
-                // Both times are within the printed second.
-                after
-            } else {
-                format!("between {after} and {before}")
-            }
-        }
-        (Some(after), None) => format!("after {after}"),
-        (None, Some(before)) => format!("before {before}"),
-        (None, None) => "not known".to_owned(),
+    let Some(after) = after.map(short_utc) else {
+        return match before {
+            Some(before) => format!("before {}", short_utc(before)),
+            None => "not known".to_owned(),
+        };
+    };
+    let Some(before) = before.map(short_utc) else {
+        return format!("after {after}");
+    };
+    // Both times can be within the printed second.
+    if after == before {
+        return after;
     }
+    format!("between {after} and {before}")
 }
 
 /// Describes who had the address or block of an event before, who has it after, and which run of calipam changed it.
 /// Empty if nothing of this is known.
 fn who(event: &Event, wide: bool) -> String {
     let mut parts = Vec::new();
-    if let Some(before) = &event.before
-        && let Some(after) = &event.after
-        && before != after
-    {
-        parts.push(format!("{} → {}", holder(before, wide), holder(after, wide)));
-    } else if let Some(only) = event.before.as_ref().or(event.after.as_ref()) {
-        // A holder that has not changed is shown once.
-        parts.push(holder(only, wide));
-    }
+    parts.extend(holders(event, wide));
     if !event.detail.is_empty() {
         parts.push(event.detail.clone());
     }
@@ -192,6 +189,19 @@ fn who(event: &Event, wide: bool) -> String {
         parts.push("known only from a journal".to_owned());
     }
     parts.join("; ")
+}
+
+/// Formats the holders before and after an event; `None` if neither is known.
+fn holders(event: &Event, wide: bool) -> Option<String> {
+    if let Some(before) = &event.before
+        && let Some(after) = &event.after
+        && before != after
+    {
+        return Some(format!("{} → {}", holder(before, wide), holder(after, wide)));
+    }
+    // A holder that has not changed is shown once.
+    let only = event.before.as_ref().or(event.after.as_ref())?;
+    Some(holder(only, wide))
 }
 
 /// Formats `pod default/web-0 on node-1`. A wide table also shows the handle and the time in the record.
@@ -210,12 +220,19 @@ fn holder(holder: &Holder, wide: bool) -> String {
         text.push_str(&format!(" on {node}"));
     }
     if wide {
-        if let Some(handle) = &holder.handle {
-            text.push_str(&format!(", handle {handle}"));
-        }
-        if let Some(timestamp) = &holder.timestamp {
-            text.push_str(&format!(", recorded {}", to_seconds(timestamp)));
-        }
+        text.push_str(&details(holder));
+    }
+    text
+}
+
+/// Formats the handle and the time in the record of a holder, as far as it has them.
+fn details(holder: &Holder) -> String {
+    let mut text = String::new();
+    if let Some(handle) = &holder.handle {
+        text.push_str(&format!(", handle {handle}"));
+    }
+    if let Some(timestamp) = &holder.timestamp {
+        text.push_str(&format!(", recorded {}", to_seconds(timestamp)));
     }
     text
 }

@@ -5,6 +5,9 @@ use std::io::{self, Write};
 
 use super::text::is_unsafe;
 
+/// The ASCII control character that neither serializer escapes.
+const DEL: u8 = 0x7f;
+
 /// Writes text line by line. A line with an unsafe character is first passed through `escape`.
 pub(in crate::render) struct Lines<'w> {
     out: &'w mut dyn Write,
@@ -33,17 +36,25 @@ impl<'w> Lines<'w> {
 
     /// Passes a finished line on, with unsafe characters escaped.
     fn pass_on(&mut self) -> io::Result<()> {
-        // Both serializers escape ASCII control characters except DEL. Therefore most lines need no check of their
-        // characters.
-        let is_plain = self.line.is_ascii() && !self.line.contains(&0x7f);
-        match str::from_utf8(&self.line) {
-            Ok(line) if !is_plain && line.chars().any(|c| c != '\n' && is_unsafe(c)) => {
-                self.out.write_all((self.escape)(line).as_bytes())?;
-            }
-            _ => self.out.write_all(&self.line)?,
+        match self.escaped_line() {
+            Some(escaped) => self.out.write_all(escaped.as_bytes())?,
+            None => self.out.write_all(&self.line)?,
         }
         self.line.clear();
         Ok(())
+    }
+
+    /// Returns the line with escapes; `None` if it has no unsafe character.
+    fn escaped_line(&self) -> Option<String> {
+        // Both serializers escape the other ASCII control characters, so most lines need no check of their
+        // characters.
+        let is_plain = self.line.is_ascii() && !self.line.contains(&DEL);
+        if is_plain {
+            return None;
+        }
+        let line = str::from_utf8(&self.line).ok()?;
+        let has_unsafe = line.chars().any(|c| c != '\n' && is_unsafe(c));
+        has_unsafe.then(|| (self.escape)(line))
     }
 }
 
@@ -122,24 +133,38 @@ fn yaml_line(line: &str) -> String {
 
 /// Splits a line of YAML into key and value; `None` if it has no key. A quoted key keeps its quotes.
 fn split_key(text: &str) -> Option<(&str, &str)> {
-    let key_end = if let Some(quoted) = text.strip_prefix('"') {
-        let mut is_escaped = false;
-        let is_closing_quote = |c: char| {
-            let is_closing = c == '"' && !is_escaped;
-            is_escaped = c == '\\' && !is_escaped;
-            is_closing
-        };
-        // The key includes both quotes.
-        quoted.find(is_closing_quote)? + 2
-    } else if let Some(colon) = text.find(": ") {
-        colon
-    } else if text.ends_with(':') {
-        text.len() - 1
-    } else {
-        return None;
-    };
-    let value = text[key_end..].strip_prefix(':')?;
-    Some((&text[..key_end], value.strip_prefix(' ').unwrap_or(value)))
+    let (key, rest) = text.split_at(end_of_key(text)?);
+    let value = rest.strip_prefix(':')?;
+    Some((key, value.strip_prefix(' ').unwrap_or(value)))
+}
+
+/// Returns the end of what could be a key at the beginning of a line; `None` if the line has only a value.
+fn end_of_key(text: &str) -> Option<usize> {
+    if text.starts_with('"') {
+        return end_of_quoted(text);
+    }
+    if let Some(colon) = text.find(": ") {
+        return Some(colon);
+    }
+    // The value of such a key is on the next lines.
+    let key = text.strip_suffix(':')?;
+    Some(key.len())
+}
+
+/// Returns the end of the string in double quotes with which a text begins, after the closing quote; `None` without
+/// that.
+fn end_of_quoted(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    for (position, c) in text.char_indices().skip(1) {
+        if is_escaped {
+            is_escaped = false;
+        } else if c == '\\' {
+            is_escaped = true;
+        } else if c == '"' {
+            return Some(position + 1);
+        }
+    }
+    None
 }
 
 /// Formats a text as a scalar of YAML, with escapes for unsafe characters. Only a scalar in double quotes can have

@@ -28,7 +28,7 @@ pub(crate) fn write(markdown: &str, text: &mut Text) {
         text,
     };
     for event in Parser::new(markdown) {
-        writer.event(event);
+        writer.add(event);
     }
 }
 
@@ -44,35 +44,50 @@ struct Writer<'t> {
 }
 
 impl Writer<'_> {
-    /// Writes a part of the document: collects the words of a paragraph or item, and writes them at its end.
-    fn event(&mut self, event: Event<'_>) {
+    /// Adds a part of the document: collects the words of a paragraph or item, and writes them at its end.
+    fn add(&mut self, event: Event<'_>) {
         match event {
-            Event::Start(Tag::Strong | Tag::Heading { .. }) => self.style = STRONG,
-            Event::End(TagEnd::Strong) => self.style = Style::new(),
-            Event::End(TagEnd::Heading(_)) => {
-                self.style = Style::new();
-                self.flush();
-            }
-
-            Event::Start(Tag::Item) => {
-                self.flush();
-                self.items += 1;
-            }
-            Event::End(TagEnd::Item) => {
-                self.flush();
-                self.items -= 1;
-            }
-            Event::Start(Tag::List(_)) => {
-                self.flush();
-                self.blank_line();
-            }
-            // The paragraphs of a list's items follow each other without blank lines.
-            Event::Start(Tag::Paragraph) if self.items == 0 => self.blank_line(),
-            Event::End(TagEnd::Paragraph) => self.flush(),
-
+            Event::Start(tag) => self.begin(&tag),
+            Event::End(tag) => self.end(tag),
             Event::Text(text) => self.words(&text),
             Event::Code(code) => self.code(&code),
             Event::SoftBreak | Event::HardBreak => self.line.push(' '),
+            // The documentation has no other parts, such as HTML or footnotes.
+            _ => {}
+        }
+    }
+
+    /// Sets the style or nesting depth for what follows. Tags without an effect on the text are ignored.
+    fn begin(&mut self, tag: &Tag<'_>) {
+        match tag {
+            Tag::Strong | Tag::Heading { .. } => self.style = STRONG,
+            Tag::List(_) => {
+                self.flush();
+                self.blank_line();
+            }
+            Tag::Item => {
+                self.flush();
+                self.items += 1;
+            }
+            // The paragraphs of a list's items follow each other without blank lines.
+            Tag::Paragraph if self.items == 0 => self.blank_line(),
+            _ => {}
+        }
+    }
+
+    /// Writes the collected line if the tag ends one, and resets the style or nesting depth.
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Strong => self.style = Style::new(),
+            TagEnd::Heading(_) => {
+                self.style = Style::new();
+                self.flush();
+            }
+            TagEnd::Item => {
+                self.flush();
+                self.items -= 1;
+            }
+            TagEnd::Paragraph => self.flush(),
             _ => {}
         }
     }
@@ -118,9 +133,10 @@ impl Writer<'_> {
         }
 
         let depth = self.items;
-        let marked = match depth {
-            0 => line,
-            _ => format!("{}- {line}", "  ".repeat(depth - 1)),
+        let marked = if depth == 0 {
+            line
+        } else {
+            format!("{}- {line}", "  ".repeat(depth - 1))
         };
         // Further lines of an item begin below its text, two columns for each level.
         let wrapped = on_page(&marked, 2 * depth, self.page);
@@ -139,7 +155,7 @@ mod tests {
             ..Page::default()
         });
         write(text, &mut out);
-        out.finish().unwrap()
+        out.into_string().unwrap()
     }
 
     const TEXT: &str = "One `a b` and\nmore.\n\n- item `x`: of\n  two lines\n- second\n\n**What to do.** Run `calipam show --ip ADDRESS`.\n";

@@ -142,66 +142,52 @@ impl Text {
     /// Adds a table that is not the subject of the command. It is never sorted, and it is omitted if only table rows
     /// are printed.
     pub(crate) fn aside(&mut self, grid: Grid) {
-        if !self.page.rows_only {
-            let sort_by = self.page.sort_by.take();
-            self.section(grid);
-            self.page.sort_by = sort_by;
+        if !self.page.rows_only && !grid.is_empty() {
+            let sort_by = None;
+            self.parts.push(Part::Grid(grid, sort_by));
+            self.blank();
         }
     }
 
     /// Adds the output for several clusters. Output with neither a table nor a line of [`Self::about`] comes first,
-    /// below the name of its cluster. Then come the tables. Tables of the same list are joined into one table, with the
-    /// cluster in the first column. The lines of [`Self::about`] and the lines below tables come last, each with its
-    /// cluster's name in front.
+    /// below its cluster's name. Then come the joined tables, and last the lines of [`Self::about`] and below tables.
     pub(crate) fn clusters(&mut self, texts: Vec<(&str, Self)>) {
-        let mut lists: Vec<Vec<(&str, Grid)>> = Vec::new();
-        let mut lines = Vec::new();
+        let mut joined = JoinedClusters::default();
         for (name, text) in texts {
-            let has_only_lines = text
-                .parts
-                .iter()
-                .all(|part| matches!(part, Part::Line(_) | Part::Facts(_)));
-            if has_only_lines {
+            if text.has_only_lines() {
                 self.styled(Style::new().bold(), name);
                 self.parts.extend(text.parts);
                 self.blank();
-                continue;
-            }
-
-            // The lines above the first table are about the cluster, whose name is in the table.
-            let parts = text.parts.into_iter();
-            for part in parts.skip_while(|part| matches!(part, Part::Line(_))) {
-                match part {
-                    Part::Grid(grid, _) => match lists.iter_mut().find(|list| list[0].1.is_like(&grid)) {
-                        Some(list) => list.push((name, grid)),
-                        None => lists.push(vec![(name, grid)]),
-                    },
-                    Part::Line(line) | Part::About(line) if line != "\n" => {
-                        lines.push(Part::Line(format!("{}: {line}", escape(name))));
-                    }
-                    Part::Line(_) | Part::About(_) | Part::Facts(_) => {}
-                }
+            } else {
+                joined.add(name, text);
             }
         }
 
-        let has_lists = !lists.is_empty();
-        for (position, list) in lists.into_iter().enumerate() {
+        let has_tables = !joined.lists.is_empty();
+        for (position, tables) in joined.lists.into_iter().enumerate() {
             if position > 0 {
                 self.blank();
             }
-            self.grid(Grid::of_clusters(list));
+            self.grid(Grid::of_clusters(tables));
         }
-        if has_lists && !lines.is_empty() {
+        if has_tables && !joined.lines.is_empty() {
             self.blank();
         }
-        self.parts.extend(lines);
+        self.parts.extend(joined.lines);
     }
 
-    /// Returns the text.
+    /// True if the text has neither a table nor a line of [`Self::about`].
+    fn has_only_lines(&self) -> bool {
+        self.parts
+            .iter()
+            .all(|part| matches!(part, Part::Line(_) | Part::Facts(_)))
+    }
+
+    /// Formats all parts for the page.
     ///
     /// # Errors
-    /// If one of its tables does not have the column to sort by.
-    pub(crate) fn finish(self) -> io::Result<String> {
+    /// If a table does not have the column to sort by.
+    pub(crate) fn into_string(self) -> io::Result<String> {
         let mut written = String::new();
         for part in self.parts {
             match part {
@@ -223,13 +209,55 @@ impl Text {
     }
 }
 
+/// The tables and lines of several clusters, which are joined.
+#[derive(Default)]
+struct JoinedClusters<'a> {
+    /// The tables of each list, with the names of their clusters. They become one table.
+    lists: Vec<Vec<(&'a str, Grid)>>,
+    /// The lines that are written below all tables, each with its cluster's name in front.
+    lines: Vec<Part>,
+}
+
+impl<'a> JoinedClusters<'a> {
+    /// Adds the tables of a cluster's text, and the lines that still make sense below them.
+    fn add(&mut self, name: &'a str, text: Text) {
+        // The lines above the first table are about the cluster, whose name is in the table.
+        let is_above = |part: &Part| matches!(part, Part::Line(_));
+        for part in text.parts.into_iter().skip_while(is_above) {
+            match part {
+                Part::Grid(table, _) => self.add_table(name, table),
+                Part::Line(line) | Part::About(line) => self.add_line(name, &line),
+                // Facts describe a single object, and have no place among lists.
+                Part::Facts(_) => {}
+            }
+        }
+    }
+
+    /// Adds a cluster's table to the list that has the same first column, or as the first table of a new list.
+    fn add_table(&mut self, name: &'a str, table: Grid) {
+        let is_of_list = |list: &&mut Vec<(&str, Grid)>| list[0].1.is_like(&table);
+        match self.lists.iter_mut().find(is_of_list) {
+            Some(list) => list.push((name, table)),
+            None => self.lists.push(vec![(name, table)]),
+        }
+    }
+
+    /// Adds a line, unless it only separates others.
+    fn add_line(&mut self, name: &str, line: &str) {
+        if line != "\n" {
+            self.lines.push(Part::Line(format!("{}: {line}", escape(name))));
+        }
+    }
+}
+
 /// Formats a fact. The value begins next to its name, even if its first word is too long for the page.
 fn fact(name: &str, value: &str, page: Page) -> String {
     let beside = Page {
         width: page.width.map(|width| width.saturating_sub(NAMES as u16)),
         ..page
     };
-    let wrapped = on_page(&escape(value), 0, beside);
+    let indent = 0;
+    let wrapped = on_page(&escape(value), indent, beside);
     let mut lines = wrapped.lines();
     let mut text = format!("{name:NAMES$}{}\n", lines.next().unwrap_or_default());
     for line in lines {

@@ -11,24 +11,12 @@ use super::text::join;
 pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (source, coverage) in coverage {
-        let Coverage::Skipped(reason) = coverage else {
-            continue;
-        };
-        // Most clusters have no KubeVirt, and lack nothing then.
-        let is_absent = match reason {
-            WhySkipped::NotInCalico2 => true,
-            WhySkipped::NotInstalled(_) => *source == Source::Machines,
-            _ => false,
-        };
-        // The Kubernetes datastore has no endpoints: pods replace them.
-        let is_replaced = *source == Source::Endpoints && datastore == DatastoreKind::Kubernetes;
-        if is_absent || is_replaced {
-            continue;
+        if let Coverage::Skipped(reason) = coverage
+            && could_have_data(*source, reason, datastore)
+        {
+            let sources = by_reason.entry(reason.to_string()).or_default();
+            sources.push(words(*source));
         }
-        by_reason
-            .entry(reason.to_string())
-            .or_default()
-            .push(words(*source));
     }
     if by_reason.is_empty() {
         return None;
@@ -38,6 +26,20 @@ pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: Datastore
         parts.push(format!("{} ({reason})", join(&sources)));
     }
     Some(parts.join("; "))
+}
+
+/// True if the cluster can have data in a source that was not read. Otherwise nothing is missing without it.
+fn could_have_data(source: Source, why_not_read: &WhySkipped, datastore: DatastoreKind) -> bool {
+    if matches!(why_not_read, WhySkipped::NotInCalico2) {
+        return false;
+    }
+    // Most clusters have no KubeVirt.
+    if source == Source::Machines && matches!(why_not_read, WhySkipped::NotInstalled(_)) {
+        return false;
+    }
+    // The Kubernetes datastore has no endpoints: pods replace them.
+    let is_replaced = source == Source::Endpoints && datastore == DatastoreKind::Kubernetes;
+    !is_replaced
 }
 
 /// Formats a source in prose, such as `virtual machines`.
@@ -51,16 +53,18 @@ pub(crate) fn words(source: Source) -> String {
         Source::KubeControllersConfiguration => "KubeControllersConfiguration".into(),
         Source::IpamConfig => "IPAMConfig".into(),
         Source::IpamConfiguration => "IPAMConfiguration".into(),
-        // From `thisForm` to `this form`.
-        other => {
-            let mut words = String::new();
-            for c in other.to_string().chars() {
-                if c.is_uppercase() {
-                    words.push(' ');
-                }
-                words.extend(c.to_lowercase());
-            }
-            words
-        }
+        other => separate_words(&other.to_string()),
     }
+}
+
+/// Converts a name of the form `ipReservations` to `ip reservations`.
+fn separate_words(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() {
+            words.push(' ');
+        }
+        words.extend(letter.to_lowercase());
+    }
+    words
 }

@@ -94,21 +94,11 @@ impl Grid {
         }
 
         // Each kind is a row: the first of its rows, and their number.
-        let kinds = by_kind(rows, kind);
-        let kinds = kinds.iter().filter_map(|rows| Some((*rows.first()?, rows.len())));
-
-        let mut of_both_forms = Vec::new();
-        let mut of_short_form = Vec::new();
-        for column in columns {
-            match column.form {
-                Form::Both => of_both_forms.push(column.by_kind()),
-                Form::Kinds => of_short_form.push(column.by_kind()),
-                Form::Rows => {}
-            }
+        let mut kinds = Vec::new();
+        for of_kind in by_kind(rows, kind) {
+            kinds.push((of_kind[0], of_kind.len()));
         }
-        let mut columns = of_both_forms;
-        columns.push(right("COUNT", |(_, number)| thousands(number)));
-        columns.extend(of_short_form);
+        let mut columns = columns_of_kinds(columns);
         columns.push(left("FOR EXAMPLE", |(row, _)| example(row)));
         Self::new(wide, kinds, columns)
     }
@@ -119,16 +109,12 @@ impl Grid {
         let rows_before = self.rows;
         self.rows += other.rows;
         for (position, mut column) in other.columns.into_iter().enumerate() {
-            match self
-                .columns
-                .iter_mut()
-                .find(|existing| existing.title == column.title)
-            {
-                Some(existing) => existing.cells.append(&mut column.cells),
-                None => {
-                    column.cells.splice(..0, vec![no_cell(); rows_before]);
-                    self.columns.insert(position.min(self.columns.len()), column);
-                }
+            let mut columns = self.columns.iter_mut();
+            if let Some(same) = columns.find(|existing| existing.title == column.title) {
+                same.cells.append(&mut column.cells);
+            } else {
+                column.cells.splice(..0, vec![no_cell(); rows_before]);
+                self.columns.insert(position.min(self.columns.len()), column);
             }
         }
         // The columns that only this list has end before the new rows.
@@ -195,20 +181,13 @@ impl Grid {
             self.sort(wanted)?;
         }
         let Fit { widths, hidden } = self.fit(page);
-        let table = self.styled(&self.table(widths.as_deref(), page).to_string(), page);
-        if page.rows_only {
-            return Ok(table);
+        let mut text = self.styled(&self.table(widths.as_deref(), page).to_string(), page);
+        if !page.rows_only && !hidden.is_empty() {
+            let indent = 0;
+            text.push_str(&on_page(&note_of_hidden(&hidden), indent, page));
+            text.push('\n');
         }
-
-        let note = match hidden.as_slice() {
-            [] => return Ok(table),
-            [one] => format!("({one} is hidden in a narrow terminal; `-o wide` shows it)"),
-            several => format!(
-                "({} are hidden in a narrow terminal; `-o wide` shows them)",
-                join(several)
-            ),
-        };
-        Ok(table + &on_page(&note, 0, page) + "\n")
+        Ok(text)
     }
 
     /// Builds the table without styles. Separators mark the ends of cells and rows, where [`Self::styled`] puts the
@@ -221,13 +200,7 @@ impl Grid {
             table.set_header(self.columns.iter().map(|column| column.title));
         }
         for row in 0..self.rows {
-            table.add_row(self.columns.iter().enumerate().map(|(position, column)| {
-                let (text, _) = &column.cells[row];
-                match widths {
-                    Some(widths) => cut_words(text, widths[position]),
-                    None => Cow::Borrowed(text.as_str()),
-                }
-            }));
+            table.add_row(self.texts_of_row(row, widths));
         }
         for (position, column) in table.column_iter_mut().enumerate() {
             column.set_padding((0, GAP as u16));
@@ -242,31 +215,72 @@ impl Grid {
         table
     }
 
+    /// Returns the texts of the cells of a row. With `widths` of the columns, words that are longer are cut.
+    fn texts_of_row<'g>(
+        &'g self,
+        row: usize,
+        widths: Option<&'g [usize]>,
+    ) -> impl Iterator<Item = Cow<'g, str>> {
+        let columns = self.columns.iter().enumerate();
+        columns.map(move |(position, column)| {
+            let (text, _) = &column.cells[row];
+            match widths {
+                Some(widths) => cut_words(text, widths[position]),
+                None => Cow::Borrowed(text.as_str()),
+            }
+        })
+    }
+
     /// Replaces the separators in a drawn table by the styles of the cells. Styles would count as text in the layout.
     fn styled(&self, drawn: &str, page: Page) -> String {
+        let in_color = |style: Style| if page.color { style } else { Style::new() };
         // A row can have several lines, if its cells are wrapped. The first group of lines is the header.
         let lines: Vec<&str> = drawn.lines().collect();
         let mut rows = lines.split(|line| line.starts_with(ROW_END));
+
         let mut text = String::with_capacity(drawn.len());
         if !page.rows_only {
-            let style = if page.color { HEADER } else { Style::new() };
-            for line in rows.next().unwrap_or_default() {
-                push_line(&mut text, line, |_| style);
-            }
+            let header = rows.next().unwrap_or_default();
+            push_lines(&mut text, header, |_| in_color(HEADER));
         }
         for (row, lines) in rows.enumerate() {
-            for line in lines {
-                push_line(&mut text, line, |position| {
-                    let (_, style) = self.columns[position].cells[row];
-                    if page.color { style } else { Style::new() }
-                });
-            }
+            push_lines(&mut text, lines, |position| {
+                let (_, style) = self.columns[position].cells[row];
+                in_color(style)
+            });
         }
         text
     }
 }
 
-/// Groups rows by kind. Returns the rows of each kind, in the order of the kinds.
+/// Formats the note about the columns that the terminal is too narrow for.
+fn note_of_hidden(titles: &[&str]) -> String {
+    if let [title] = titles {
+        return format!("({title} is hidden in a narrow terminal; `-o wide` shows it)");
+    }
+    let titles = join(titles);
+    format!("({titles} are hidden in a narrow terminal; `-o wide` shows them)")
+}
+
+/// Returns the columns for rows that each stand for a kind. Those of both forms come first, then the number of rows of
+/// the kind, and those of the short form alone.
+fn columns_of_kinds<'a, R: 'a>(columns: Vec<Column<'a, R>>) -> Vec<Column<'a, (R, usize)>> {
+    let mut of_both_forms = Vec::new();
+    let mut of_short_form = Vec::new();
+    for column in columns {
+        match column.form {
+            Form::Both => of_both_forms.push(column.by_kind()),
+            Form::Kinds => of_short_form.push(column.by_kind()),
+            Form::Rows => {}
+        }
+    }
+    let mut columns = of_both_forms;
+    columns.push(right("COUNT", |(_, number)| thousands(number)));
+    columns.extend(of_short_form);
+    columns
+}
+
+/// Groups rows by kind. Returns the rows of each kind, of which there is at least one, in the order of the kinds.
 pub(crate) fn by_kind<R: Copy, K: Ord>(
     rows: impl IntoIterator<Item = R>,
     kind: impl Fn(R) -> K,
@@ -310,23 +324,29 @@ fn no_cell() -> (String, Style) {
     ("-".to_owned(), Style::new())
 }
 
-/// Appends a line of a drawn table. Each cell has the style of its column, but not the spaces around it.
-fn push_line(text: &mut String, line: &str, style_of_column: impl Fn(usize) -> Style) {
-    let mut styled = String::new();
-    for (position, cell) in line.split(CELL_END).enumerate() {
-        let content = cell.trim_matches(' ');
-        if content.is_empty() {
-            styled.push_str(cell);
-            continue;
+/// Appends lines of a drawn table. Each cell has the style of its column.
+fn push_lines(text: &mut String, lines: &[&str], style_of_column: impl Fn(usize) -> Style) {
+    for line in lines {
+        let mut styled = String::new();
+        for (position, cell) in line.split(CELL_END).enumerate() {
+            if cell.trim_matches(' ').is_empty() {
+                styled.push_str(cell);
+            } else {
+                push_cell(&mut styled, cell, style_of_column(position));
+            }
         }
-        let style = style_of_column(position);
-        let start = cell.len() - cell.trim_start_matches(' ').len();
-        let before = &cell[..start];
-        let after = &cell[start + content.len()..];
-        styled.push_str(&format!("{before}{style}{content}{style:#}{after}"));
+        text.push_str(styled.trim_end());
+        text.push('\n');
     }
-    text.push_str(styled.trim_end());
-    text.push('\n');
+}
+
+/// Appends a cell in a style, which the spaces around its content do not get.
+fn push_cell(text: &mut String, cell: &str, style: Style) {
+    let content = cell.trim_matches(' ');
+    let start = cell.len() - cell.trim_start_matches(' ').len();
+    let before = &cell[..start];
+    let after = &cell[start + content.len()..];
+    text.push_str(&format!("{before}{style}{content}{style:#}{after}"));
 }
 
 #[cfg(test)]

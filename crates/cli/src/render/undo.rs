@@ -1,6 +1,7 @@
 //! The output of `undo`.
 
 use calipam_model::key::Key;
+use calipam_model::snapshot::DatastoreKind;
 use calipam_repair::journal::Header;
 use calipam_repair::{UndoObject, UndoPlan, UndoStep};
 use calipam_workflow::Executed;
@@ -64,45 +65,13 @@ impl Document for UndoDocument<'_> {
 impl<'a> UndoDocument<'a> {
     /// Shows a plan and, once it was carried out, its result.
     pub(crate) fn new(header: &'a Header, plan: &UndoPlan, execution: Option<&'a Executed>) -> Self {
-        let datastore = header.datastore;
-        let row = |step: &UndoStep, object: &UndoObject, action| Restored {
-            object: object_in(datastore, &object.key),
-            kind: kind(&object.key),
-            action,
-            reason: step.reason.clone(),
-        };
-
-        let mut restored = Vec::new();
-        for step in plan.steps() {
-            // Objects that are written only to stop late writes of the run.
-            for object in &step.fences {
-                restored.push(row(step, object, KEEP));
-            }
-            for object in &step.objects {
-                let action = if object.before.is_none() {
-                    "delete"
-                } else if object.left.is_none() {
-                    "create"
-                } else {
-                    "restore"
-                };
-                restored.push(row(step, object, action));
-            }
-        }
-        let mut not_restored = Vec::new();
-        for skipped in plan.skipped() {
-            not_restored.push(NotRestored {
-                objects: skipped.keys.iter().map(|key| object_in(datastore, key)).collect(),
-                reason: skipped.reason.clone(),
-            });
-        }
         Self {
             command: &header.command,
             started_at: &header.started_at,
             cluster: &header.cluster,
             location: &header.location,
-            restored,
-            skipped: not_restored,
+            restored: restored(plan, header.datastore),
+            skipped: not_restored(plan, header.datastore),
             already: plan.already(),
             execution,
         }
@@ -112,6 +81,52 @@ impl<'a> UndoDocument<'a> {
     pub(crate) fn fits(&self) -> bool {
         self.restored.len().max(self.skipped.len()) <= FEW
     }
+}
+
+/// Lists the objects that a plan restores or keeps, in the order in which they are written.
+fn restored(plan: &UndoPlan, datastore: DatastoreKind) -> Vec<Restored> {
+    let row = |step: &UndoStep, object: &UndoObject, action| Restored {
+        object: object_in(datastore, &object.key),
+        kind: kind(&object.key),
+        action,
+        reason: step.reason.clone(),
+    };
+    let mut rows = Vec::new();
+    for step in plan.steps() {
+        // Fences are written only to stop late writes of the run.
+        for fence in &step.fences {
+            rows.push(row(step, fence, KEEP));
+        }
+        for object in &step.objects {
+            rows.push(row(step, object, action_on(object)));
+        }
+    }
+    rows
+}
+
+/// Returns the action that gives an object the state from before the run.
+fn action_on(object: &UndoObject) -> &'static str {
+    if object.before.is_none() {
+        // The run created it.
+        "delete"
+    } else if object.left.is_none() {
+        // The run deleted it.
+        "create"
+    } else {
+        "restore"
+    }
+}
+
+/// Lists the objects that a plan does not restore, those of each step together.
+fn not_restored(plan: &UndoPlan, datastore: DatastoreKind) -> Vec<NotRestored> {
+    let mut rows = Vec::new();
+    for skipped in plan.skipped() {
+        rows.push(NotRestored {
+            objects: skipped.keys.iter().map(|key| object_in(datastore, key)).collect(),
+            reason: skipped.reason.clone(),
+        });
+    }
+    rows
 }
 
 /// Writes the plan: the objects to restore, the steps that are skipped, and their numbers.
@@ -125,9 +140,14 @@ fn write_plan(document: &UndoDocument<'_>, text: &mut Text) {
     text.section(restored_table(&document.restored, text.page.wide));
     text.section(skipped_table(&document.skipped, text.page.wide));
     if document.restored.is_empty() && document.skipped.is_empty() {
-        return text.line("Nothing to restore: everything is as it was before that run");
+        text.line("Nothing to restore: everything is as it was before that run");
+    } else {
+        write_numbers(document, text);
     }
+}
 
+/// Writes the numbers of objects that are already restored, that are kept and to restore, and of skipped steps.
+fn write_numbers(document: &UndoDocument<'_>, text: &mut Text) {
     if document.already > 0 {
         text.line(format!(
             "{} already restored",

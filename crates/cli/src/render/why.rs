@@ -41,7 +41,7 @@ pub(crate) struct Why<'a> {
     calico: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ShownFamily<'a> {
     family: &'static str,
@@ -99,11 +99,11 @@ impl<'a> Why<'a> {
             node: &explanation.node,
             refused: explanation.is_refused(),
             answer: explanation.sentence(),
-            cures: cures.iter().map(ShownCure::of).collect(),
+            cures: cures.iter().map(ShownCure::new).collect(),
             steps: steps(snapshot, explanation, cures),
             families,
             tunnels: explanation.tunnels.iter().map(ShownTunnel::new).collect(),
-            calico: calico(explanation),
+            calico: calico_message(explanation),
         }
     }
 }
@@ -114,19 +114,20 @@ fn steps(snapshot: &Snapshot, explanation: &Explanation, cures: &[Cure]) -> Vec<
     for cure in cures {
         steps.push(hints::cure::sentence(cure, Reader::Operator));
     }
-    for step in hints::why::steps(snapshot, explanation, !cures.is_empty()) {
+    let has_cures = !cures.is_empty();
+    for step in hints::why::steps(snapshot, explanation, has_cures) {
         let is_alternative = explanation.is_refused() && !steps.is_empty();
-        steps.push(if is_alternative {
-            format!("or {step}")
+        if is_alternative {
+            steps.push(format!("or {step}"));
         } else {
-            step
-        });
+            steps.push(step);
+        }
     }
     steps
 }
 
 /// Returns Calico's message for the first attempt that fails; empty if none does.
-fn calico(explanation: &Explanation) -> &str {
+fn calico_message(explanation: &Explanation) -> &str {
     let refusal = explanation.first_refusal().or_else(|| explanation.refusal());
     match refusal {
         Some(refusal) => &refusal.calico,
@@ -138,35 +139,37 @@ impl<'a> ShownFamily<'a> {
     /// Shows the allocator's answer for one family to the node.
     fn new(snapshot: &Snapshot, node: &Node, explained: &'a FamilyAnswer) -> Self {
         let answer = &explained.answer;
-        // Exactly one of these two is there.
-        let assigned = answer.outcome.as_ref().ok();
-        let refusal = answer.outcome.as_ref().err();
-        let first_refusal = answer.first.as_ref();
-        let decisions = answer
-            .events
-            .iter()
-            .map(|event| decisions::describe(snapshot, node, event));
-        Self {
+        let mut shown = Self {
             family: explained.family.name(),
             needed: explained.is_needed,
-            address: assigned.map(|assigned| assigned.address),
-            block: assigned.map(|assigned| assigned.block),
-            from: assigned.map(|assigned| source(assigned.source)),
-            reason: refusal.map(|refusal| refusal.reason.name()),
-            calico: refusal.map(|refusal| refusal.calico.as_str()),
-            first_attempt: first_refusal.map(|refusal| refusal.calico.as_str()),
-            decisions: decisions.collect(),
+            first_attempt: answer.first.as_ref().map(|refusal| refusal.calico.as_str()),
+            ..Self::default()
+        };
+        match &answer.outcome {
+            Ok(assigned) => {
+                shown.address = Some(assigned.address);
+                shown.block = Some(assigned.block);
+                shown.from = Some(name_of_source(assigned.source));
+            }
+            Err(refusal) => {
+                shown.reason = Some(refusal.reason.name());
+                shown.calico = Some(&refusal.calico);
+            }
         }
+        for event in &answer.events {
+            shown.decisions.push(decisions::describe(snapshot, node, event));
+        }
+        shown
     }
 }
 
 impl<'a> ShownTunnel<'a> {
     /// Shows calico-node's next step for one of the node's tunnels.
     fn new(tunnel: &'a TunnelAnswer) -> Self {
-        let new_address = match &tunnel.next {
-            TunnelStep::Assign { given, .. } => Some(given.address),
-            _ => None,
-        };
+        let mut new_address = None;
+        if let TunnelStep::Assign { given, .. } = &tunnel.next {
+            new_address = Some(given.address);
+        }
         let refusal = tunnel.next.refused();
         Self {
             kind: tunnel.kind.attribute(),
@@ -194,39 +197,43 @@ fn step_name(step: &TunnelStep) -> &'static str {
 /// Formats in one sentence what calico-node does with a tunnel's address when it starts.
 fn tunnel_sentence(tunnel: &TunnelAnswer) -> String {
     let name = tunnel.kind.name();
+    // A tunnel that keeps or loses its address has one.
     let address = tunnel.has.map(|address| address.to_string()).unwrap_or_default();
     match &tunnel.next {
         TunnelStep::Keep => format!("its {name} tunnel has {address}"),
         TunnelStep::Remove => {
             format!("its {name} tunnel loses {address} when calico-node starts: no pool offers it any more")
         }
-        TunnelStep::Assign { given, .. } if tunnel.has.is_none() => format!(
-            "its {name} tunnel has no address: calico-node assigns {} when it starts",
-            given.address
-        ),
-        TunnelStep::Assign { given, why } => format!(
-            "its {name} tunnel gets {} in place of {address} when calico-node starts: {why}",
-            given.address
-        ),
-        TunnelStep::Refuse {
-            why: TunnelLack::Cooling,
-            ..
-        } => {
-            format!(
-                "calico-node fails at its {name} tunnel until the cooldown of its address {address} is over"
-            )
+        TunnelStep::Assign { given, why } => assignment_sentence(tunnel, given.address, why),
+        TunnelStep::Refuse { refused, why } => {
+            // This failure ends without any step of the user.
+            if *why == TunnelLack::Cooling {
+                return format!(
+                    "calico-node fails at its {name} tunnel until the cooldown of its address {address} is over"
+                );
+            }
+            let reason = &refused.reason;
+            format!("calico-node fails at its {name} tunnel, which gets no address: {reason}")
         }
-        TunnelStep::Refuse { refused, .. } => format!(
-            "calico-node fails at its {name} tunnel, which gets no address: {}",
-            refused.reason
-        ),
         TunnelStep::NotReached => {
-            let state = match tunnel.has {
-                Some(_) => "as it is",
-                None => "without address",
+            let state = if tunnel.has.is_some() {
+                "as it is"
+            } else {
+                "without address"
             };
             format!("its {name} tunnel stays {state}, since calico-node fails before it writes the node")
         }
+    }
+}
+
+/// Formats in one sentence that calico-node assigns an address to a tunnel and, if the tunnel has one, the reason.
+fn assignment_sentence(tunnel: &TunnelAnswer, given: IpAddr, why: &TunnelLack) -> String {
+    let name = tunnel.kind.name();
+    match tunnel.has {
+        Some(old) => {
+            format!("its {name} tunnel gets {given} in place of {old} when calico-node starts: {why}")
+        }
+        None => format!("its {name} tunnel has no address: calico-node assigns {given} when it starts"),
     }
 }
 
@@ -235,17 +242,18 @@ impl Document for Why<'_> {
 
     /// Writes the answer, the steps to an address, and the allocator's decisions.
     fn text(&self, text: &mut Text) {
+        let indent = 2;
         text.line(&self.answer);
         for step in &self.steps {
-            text.hanging(2, step);
+            text.hanging(indent, step);
         }
         if !self.calico.is_empty() {
-            text.hanging(2, format!("Calico says: {}", self.calico));
+            text.hanging(indent, format!("Calico says: {}", self.calico));
         }
         for tunnel in &self.tunnels {
             text.line(&tunnel.answer);
             if let Some(calico) = tunnel.calico {
-                text.hanging(2, format!("calico-node says: {calico}"));
+                text.hanging(indent, format!("calico-node says: {calico}"));
             }
         }
         for family in &self.families {
@@ -255,7 +263,7 @@ impl Document for Why<'_> {
 }
 
 /// Returns the name of the way in which an address was found.
-pub(super) fn source(source: AddressSource) -> &'static str {
+pub(super) fn name_of_source(source: AddressSource) -> &'static str {
     match source {
         AddressSource::OwnBlock => "own-block",
         AddressSource::NewBlock => "new-block",

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::decisions::{self, Decision};
 use super::document::Document;
 use super::output::Text;
-use super::why::{source, write_decisions};
+use super::why::{name_of_source, write_decisions};
 use crate::hints;
 
 /// The reason why a LoadBalancer service will or will not get an address.
@@ -34,7 +34,7 @@ pub(crate) struct WhyService<'a> {
     calico: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ShownFamily<'a> {
     family: &'static str,
@@ -66,7 +66,7 @@ impl<'a> WhyService<'a> {
         Self {
             cluster: ClusterIdentity::of(snapshot),
             service: &explanation.service,
-            state: state(&explanation.state),
+            state: name_of_state(&explanation.state),
             refused: explanation.is_refused(),
             answer: explanation.sentence(),
             steps: hints::service::steps(explanation),
@@ -87,35 +87,37 @@ impl<'a> ShownFamily<'a> {
             name: LOAD_BALANCER.to_owned(),
             ..Node::default()
         };
-        // Without an answer, the controller does not ask the allocator for this family.
-        let mut given = None;
-        let mut decisions = Vec::new();
-        if let Some(answer) = explained.answer() {
-            given = answer.outcome.as_ref().ok();
-            for event in &answer.events {
-                decisions.push(decisions::describe(snapshot, &holder, event));
-            }
-        }
-
         let family = &explained.family;
-        Self {
+        let mut shown = Self {
             family: family.family.name(),
             needed: family.is_needed,
             kept: &family.kept,
             released: &family.released,
-            address: given.map(|given| given.address),
-            block: given.map(|given| given.block),
-            from: given.map(|given| source(given.source)),
             reason: explained.reason(),
             why: explained.why(),
             calico: explained.calico(),
-            decisions,
+            ..Self::default()
+        };
+        // Without an answer, the controller does not ask the allocator for this family.
+        let Some(answer) = explained.answer() else {
+            return shown;
+        };
+        if let Ok(given) = &answer.outcome {
+            shown.address = Some(given.address);
+            shown.block = Some(given.block);
+            shown.from = Some(name_of_source(given.source));
         }
+        for event in &answer.events {
+            shown
+                .decisions
+                .push(decisions::describe(snapshot, &holder, event));
+        }
+        shown
     }
 }
 
 /// Returns the state's name in documents.
-fn state(state: &ServiceState) -> &'static str {
+fn name_of_state(state: &ServiceState) -> &'static str {
     match state {
         ServiceState::Served => "served",
         ServiceState::NotLoadBalancer => "not-load-balancer",
@@ -134,12 +136,13 @@ impl Document for WhyService<'_> {
 
     /// Writes the answer, the steps to an address, and the allocator's decisions.
     fn text(&self, out: &mut Text) {
+        let indent = 2;
         out.line(&self.answer);
         for step in &self.steps {
-            out.hanging(2, step);
+            out.hanging(indent, step);
         }
         if !self.calico.is_empty() {
-            out.hanging(2, format!("Calico says: {}", self.calico));
+            out.hanging(indent, format!("Calico says: {}", self.calico));
         }
         for family in &self.families {
             write_decisions(&family.decisions, self.cluster.datastore, out);

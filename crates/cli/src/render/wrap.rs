@@ -57,7 +57,9 @@ fn cut_word(word: &str, longest: usize) -> Cow<'_, str> {
     let (word, closing) = word.split_at(word.len() - closing.min(longest / 2));
     let mut shown = String::new();
     for c in word.chars() {
-        if display_width(&shown) + display_width(c.encode_utf8(&mut [0; 4])) + 1 + closing.len() > longest {
+        let width = display_width(&shown) + display_width(c.encode_utf8(&mut [0; 4]));
+        // One column is for the `…`.
+        if width + 1 + closing.len() > longest {
             break;
         }
         shown.push(c);

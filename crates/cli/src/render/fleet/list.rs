@@ -83,14 +83,18 @@ impl FleetList {
             }
         }
         lines.extend(self.sums.iter().cloned());
-        match self.free.as_deref() {
-            Some([]) => lines.push("No such range is free in all clusters".to_owned()),
-            Some(free) => lines.push(format!("Free in all clusters: {}", joined(free, ", "))),
-            // No range was asked for.
-            None => {}
-        }
+        lines.extend(self.line_of_free_ranges());
         lines.extend(self.notes.iter().cloned());
         lines
+    }
+
+    /// Formats the ranges that are free in all clusters; `None` if they were not requested.
+    fn line_of_free_ranges(&self) -> Option<String> {
+        let free = self.free.as_ref()?;
+        if free.is_empty() {
+            return Some("No such range is free in all clusters".to_owned());
+        }
+        Some(format!("Free in all clusters: {}", joined(free, ", ")))
     }
 }
 

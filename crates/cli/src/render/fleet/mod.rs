@@ -5,6 +5,7 @@ mod page;
 mod schema;
 mod text;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -48,20 +49,7 @@ impl FleetReport {
         exit_code: u8,
     ) -> Self {
         narrow_shared(&mut clusters);
-        clusters.sort_by_cached_key(|cluster| {
-            let worst = cluster.report.worst();
-            let number = worst
-                .and_then(|worst| cluster.report.counts.findings.get(&worst))
-                .copied();
-            (
-                worst.is_none(),
-                worst,
-                std::cmp::Reverse(number),
-                cluster.shared.is_empty(),
-                cluster.name.clone(),
-            )
-        });
-
+        clusters.sort_by_cached_key(rank);
         // The advice is in the order of the clusters, without what is about findings that were left out.
         let mut advice_in_order = Vec::new();
         for cluster in &clusters {
@@ -100,7 +88,7 @@ impl FleetReport {
 
     /// Returns the changes in all clusters, if there is an earlier report.
     fn changes(&self) -> Option<ChangesOf<'_>> {
-        ChangesOf::of(self.reports())
+        ChangesOf::sum(self.reports())
     }
 
     /// Returns all findings with their clusters, by severity, code and cluster.
@@ -123,6 +111,26 @@ impl FleetReport {
         counts
     }
 
+    /// Writes metrics of the run and of each cluster.
+    fn write_metrics(&self, out: &mut dyn Write) -> io::Result<()> {
+        let run = RunMetrics {
+            up: true,
+            took: self.took,
+            exit_code: self.exit_code,
+            live: None,
+        };
+        prometheus::write_fleet(&run, &self.clusters, out)
+    }
+
+    /// Writes JUnit XML with a test suite for each cluster.
+    fn write_junit(&self, out: &mut dyn Write) -> io::Result<()> {
+        let codes = Code::ALL.iter().copied();
+        let suites = self
+            .with_advice()
+            .map(|(cluster, advice)| (cluster.name.as_str(), &cluster.report, advice));
+        junit::write(suites, codes, self.took, out)
+    }
+
     /// Returns the age of a cluster's data; `None` if there is no data.
     fn age(&self, cluster: &Cluster) -> Option<SignedDuration> {
         if !cluster.is_read {
@@ -131,6 +139,36 @@ impl FleetReport {
         let age = self.taken_at.duration_since(cluster.report.cluster.taken_at);
         Some(age.max(SignedDuration::ZERO))
     }
+}
+
+/// The sort key of a cluster in a report.
+type Rank = (bool, Option<Severity>, Reverse<usize>, bool, String);
+
+/// Returns the rank of a cluster: the lowest for the one with the worst findings, and the most of them. Equal clusters
+/// are in the order of their names.
+fn rank(cluster: &Cluster) -> Rank {
+    let worst = cluster.report.worst();
+    let number_of_worst = match worst {
+        Some(worst) => cluster
+            .report
+            .counts
+            .findings
+            .get(&worst)
+            .copied()
+            .unwrap_or_default(),
+        None => 0,
+    };
+    // True comes after false.
+    let has_no_findings = worst.is_none();
+    let shares_none = cluster.shared.is_empty();
+    let name = cluster.name.clone();
+    (
+        has_no_findings,
+        worst,
+        Reverse(number_of_worst),
+        shares_none,
+        name,
+    )
 }
 
 impl Serialize for FleetReport {
@@ -150,26 +188,14 @@ impl Document for FleetReport {
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Name => write_names(&self.findings(), out),
-            Format::Prometheus => {
-                let run = RunMetrics {
-                    up: true,
-                    took: self.took,
-                    exit_code: self.exit_code,
-                    live: None,
-                };
-                prometheus::write_fleet(&run, &self.clusters, out)
-            }
-            Format::Junit => {
-                let codes = Code::ALL.iter().copied();
-                let each = self
-                    .with_advice()
-                    .map(|(cluster, advice)| (cluster.name.as_str(), &cluster.report, advice));
-                junit::write(each, codes, self.took, out)
-            }
+            Format::Prometheus => self.write_metrics(out),
+            Format::Junit => self.write_junit(out),
             Format::Html => page::write(self, out),
             Format::Ignore => write_ignore_file(&self.findings(), out),
             // The common formats are not written here.
-            _ => Err(unsupported(self.kind(), format)),
+            Format::Table | Format::Wide | Format::Yaml | Format::Json => {
+                Err(unsupported(self.kind(), format))
+            }
         }
     }
 }

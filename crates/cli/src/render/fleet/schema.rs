@@ -59,25 +59,30 @@ struct OneCluster<'a> {
 impl<'a> FleetReportJson<'a> {
     /// Shows the report of a fleet as a document.
     pub(super) fn new(report: &'a FleetReport) -> Self {
-        let clusters = &report.clusters;
+        let clusters = report
+            .with_advice()
+            .map(|(cluster, advice)| shown_cluster(report, cluster, advice));
         Self {
             taken_at: report.taken_at,
             notes: &report.notes,
-            counts: Counts {
-                clusters: clusters.len(),
-                unreadable: clusters.iter().filter(|cluster| !cluster.is_read).count(),
-                allocations: clusters
-                    .iter()
-                    .map(|cluster| cluster.report.counts.allocations)
-                    .sum(),
-                findings: report.counts(),
-            },
+            counts: Counts::new(report),
             changes: report.changes(),
-            clusters: report
-                .with_advice()
-                .map(|(cluster, advice)| shown_cluster(report, cluster, advice))
-                .collect(),
+            clusters: clusters.collect(),
             findings: report.findings(),
+        }
+    }
+}
+
+impl Counts {
+    /// Adds up the numbers of all clusters.
+    fn new(report: &FleetReport) -> Self {
+        let clusters = &report.clusters;
+        let allocations = clusters.iter().map(|cluster| cluster.report.counts.allocations);
+        Self {
+            clusters: clusters.len(),
+            unreadable: clusters.iter().filter(|cluster| !cluster.is_read).count(),
+            allocations: allocations.sum(),
+            findings: report.counts(),
         }
     }
 }
@@ -92,7 +97,7 @@ fn shown_cluster<'a>(report: &'a FleetReport, cluster: &'a Cluster, advice: &'a 
         age: report.age(cluster).map(|age| age.as_secs()),
         shared: cluster.shared.len(),
         report: &cluster.report,
-        advice: for_cluster(&cluster.name, || ShownAdvice::of(advice)),
+        advice: for_cluster(&cluster.name, || ShownAdvice::new(advice)),
         pools: &cluster.pools,
     }
 }

@@ -1,6 +1,6 @@
 //! A fleet's report as text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_check::Severity;
 use calipam_check::fleet::Cluster;
@@ -22,14 +22,7 @@ pub(super) fn write(report: &FleetReport, text: &mut Text) {
     text.lines(&report.notes);
     text.blank();
 
-    // Clusters without findings, usually most of them, are not listed in the short form.
-    let mut listed: Vec<&Cluster> = Vec::new();
-    for cluster in &report.clusters {
-        let has_findings = cluster.report.worst().is_some() || !cluster.shared.is_empty();
-        if has_findings || text.page.wide {
-            listed.push(cluster);
-        }
-    }
+    let listed = listed_clusters(report, text.page.wide);
     let number_not_listed = report.clusters.len() - listed.len();
     text.aside(clusters_table(report, listed));
 
@@ -41,44 +34,52 @@ pub(super) fn write(report: &FleetReport, text: &mut Text) {
     let is_compared = report.reports().any(|report| report.changes.is_some());
     text.section(table(report.findings(), is_compared, text.page.wide));
 
-    let mut line = summary(report.reports());
-    if number_not_listed > 0 {
-        let clusters = count(number_not_listed, "cluster", "clusters");
-        let findings = if report.reports().any(leaves_out_known) {
-            "new findings"
-        } else {
-            "findings"
-        };
-        line.push_str(&format!("; {clusters} without {findings}"));
-    }
-    text.line(line);
+    text.line(summary_of(report, number_not_listed));
     text.lines(changes(report));
+}
+
+/// Returns the clusters that the table lists: all in the wide form, otherwise those with findings, which are usually
+/// few.
+fn listed_clusters(report: &FleetReport, wide: bool) -> Vec<&Cluster> {
+    let mut listed = Vec::new();
+    for cluster in &report.clusters {
+        let has_findings = cluster.report.worst().is_some() || !cluster.shared.is_empty();
+        if has_findings || wide {
+            listed.push(cluster);
+        }
+    }
+    listed
+}
+
+/// Formats the numbers of findings, and the number of clusters that are not listed because they have none.
+fn summary_of(report: &FleetReport, number_not_listed: usize) -> String {
+    let summary = summary(report.reports());
+    if number_not_listed == 0 {
+        return summary;
+    }
+    let clusters = count(number_not_listed, "cluster", "clusters");
+    if report.reports().any(leaves_out_known) {
+        return format!("{summary}; {clusters} without new findings");
+    }
+    format!("{summary}; {clusters} without findings")
 }
 
 /// Formats `12 clusters in 2 groups · 1 not read · 60,000 allocations · 24 pools · 240 nodes`.
 pub(super) fn header(report: &FleetReport) -> String {
-    let mut groups = std::collections::BTreeSet::new();
-    let mut unread = 0;
+    let mut parts = vec![clusters_in_groups(&report.clusters)];
+    let unread = report.clusters.iter().filter(|cluster| !cluster.is_read).count();
+    if unread > 0 {
+        parts.push(format!("{} not read", thousands(unread)));
+    }
+
     let mut allocations = 0;
     let mut pools = 0;
     let mut nodes = 0;
     for cluster in &report.clusters {
-        groups.extend(&cluster.group);
-        if !cluster.is_read {
-            unread += 1;
-        }
-        allocations += cluster.report.counts.allocations;
-        pools += cluster.report.counts.pools;
-        nodes += cluster.report.counts.nodes;
-    }
-
-    let mut clusters = count(report.clusters.len(), "cluster", "clusters");
-    if !groups.is_empty() {
-        clusters.push_str(&format!(" in {}", count(groups.len(), "group", "groups")));
-    }
-    let mut parts = vec![clusters];
-    if unread > 0 {
-        parts.push(format!("{} not read", thousands(unread)));
+        let counts = &cluster.report.counts;
+        allocations += counts.allocations;
+        pools += counts.pools;
+        nodes += counts.nodes;
     }
     parts.push(count(allocations, "allocation", "allocations"));
     parts.push(count(pools, "pool", "pools"));
@@ -86,42 +87,61 @@ pub(super) fn header(report: &FleetReport) -> String {
     parts.join(" · ")
 }
 
+/// Formats `12 clusters in 2 groups`, or `12 clusters` if none has a group.
+fn clusters_in_groups(clusters: &[Cluster]) -> String {
+    let number = count(clusters.len(), "cluster", "clusters");
+    let groups: BTreeSet<&String> = clusters.iter().flat_map(|cluster| &cluster.group).collect();
+    if groups.is_empty() {
+        return number;
+    }
+    format!("{number} in {}", count(groups.len(), "group", "groups"))
+}
+
 /// Creates the table of clusters, with their findings by severity, and the number of findings listed for other clusters
 /// that concern them, too.
 fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &'a Cluster>) -> Grid {
-    let findings = |severity: Severity| {
-        move |cluster: &Cluster| {
-            let counts = &cluster.report.counts.findings;
-            thousands(counts.get(&severity).copied().unwrap_or_default())
-        }
-    };
-    // The numbers of a cluster that could not be read are not known.
-    let if_read = |cell: fn(&Cluster) -> String| {
-        move |cluster: &Cluster| {
-            if cluster.is_read {
-                cell(cluster)
-            } else {
-                "-".to_owned()
-            }
-        }
-    };
     let columns = vec![
         left("CLUSTER", |cluster: &Cluster| &cluster.name)
             .colored(|cluster: &Cluster| cluster.report.worst().and_then(color)),
         left("GROUP", |cluster: &Cluster| {
             cluster.group.as_deref().unwrap_or("-")
         }),
-        right("CRITICAL", findings(Severity::Critical)),
-        right("ERROR", findings(Severity::Error)),
-        right("WARNING", findings(Severity::Warning)),
-        right("INFO", findings(Severity::Info)).hidden(3),
+        right("CRITICAL", |cluster: &Cluster| {
+            findings(cluster, Severity::Critical)
+        }),
+        right("ERROR", |cluster: &Cluster| findings(cluster, Severity::Error)),
+        right("WARNING", |cluster: &Cluster| {
+            findings(cluster, Severity::Warning)
+        }),
+        right("INFO", |cluster: &Cluster| findings(cluster, Severity::Info)).hidden(3),
         right("SHARED", |cluster: &Cluster| thousands(cluster.shared.len())).if_any(),
-        right("NODES", if_read(|cluster| thousands(cluster.report.counts.nodes))).hidden(1),
-        right("IN USE", if_read(|cluster| use_of_pools(cluster).0)).hidden(2),
-        right("%", if_read(|cluster| use_of_pools(cluster).1)),
+        right("NODES", |cluster: &Cluster| {
+            if_read(cluster, thousands(cluster.report.counts.nodes))
+        })
+        .hidden(1),
+        right("IN USE", |cluster: &Cluster| {
+            let (in_use, _) = use_of_pools(cluster);
+            if_read(cluster, in_use)
+        })
+        .hidden(2),
+        right("%", |cluster: &Cluster| {
+            let (_, percent) = use_of_pools(cluster);
+            if_read(cluster, percent)
+        }),
         right("AGE", |cluster: &Cluster| dash(report.age(cluster).map(age))).hidden(4),
     ];
     Grid::fixed(clusters, columns)
+}
+
+/// Formats the number of a cluster's findings of a severity.
+fn findings(cluster: &Cluster, severity: Severity) -> String {
+    let counts = &cluster.report.counts.findings;
+    thousands(counts.get(&severity).copied().unwrap_or_default())
+}
+
+/// Returns a number of a cluster, or a dash if the cluster could not be read, so that the number is not known.
+fn if_read(cluster: &Cluster, number: String) -> String {
+    if cluster.is_read { number } else { "-".to_owned() }
 }
 
 /// Formats the number of addresses in use in the enabled pools of a cluster, and the percentage of usable addresses

@@ -108,11 +108,21 @@ pub(crate) fn text_of(document: &impl Document) -> Markup {
         @for part in text.parts {
             @match part {
                 Part::Line(line) | Part::About(line) => { @if line != "\n" { p { (line) } } }
-                Part::Facts(pairs) => (facts(&[], pairs.iter().map(|(name, value)| (name, vec![html! { (escape(value)) }])))),
+                Part::Facts(pairs) => (table_of_facts(&pairs)),
                 Part::Grid(list, _) => (grid(list)),
             }
         }
     }
+}
+
+/// Converts the facts of a text to a table with a name and a value in each row.
+fn table_of_facts(pairs: &[(&'static str, String)]) -> Markup {
+    let mut rows = Vec::new();
+    for (name, value) in pairs {
+        rows.push((name, vec![html! { (escape(value)) }]));
+    }
+    let titles = &[];
+    facts(titles, rows)
 }
 
 /// Adds the command that prints an answer in a terminal.
@@ -166,10 +176,13 @@ pub(super) fn compact(table: Markup) -> Markup {
     PreEscaped(text)
 }
 
-/// Returns the class for a name that is too long for a column. Names without this class are never broken across lines.
-/// The longest name that fits is an IPv6 CIDR.
+/// The length of the longest IPv6 CIDR.
+const CIDR_LENGTH: usize = 43;
+
+/// Returns the class for a name that is too long for a column. Names without this class are never broken across lines,
+/// and CIDRs must not be.
 pub(super) fn long(name: &str) -> Option<&'static str> {
-    if name.chars().count() > 43 {
+    if name.chars().count() > CIDR_LENGTH {
         Some("long")
     } else {
         None

@@ -27,24 +27,28 @@ pub(in crate::render) fn grid(mut list: Grid) -> Markup {
         .heads()
         .map(|(title, is_number)| (capital(title), is_number))
         .collect();
-    let class = |is_number: bool, cell: &str| {
-        if is_number {
-            "number"
-        } else if long(cell).is_some() {
-            "name long"
-        } else {
-            "name"
-        }
-    };
     let table = html! {
         table.cards {
-            thead { tr { @for (title, is_number) in &heads { th class=(class(*is_number, title)) scope="col" { (title) } } } }
+            thead { tr { @for (title, is_number) in &heads { th class=(class_of_cell(*is_number, title)) scope="col" { (title) } } } }
             tbody { @for row in list.rows() { tr {
-                @for (cell, (title, is_number)) in row.iter().zip(&heads) { td class=(class(*is_number, cell)) data-head=(title) { (cell) } }
+                @for (cell, (title, is_number)) in row.iter().zip(&heads) {
+                    td class=(class_of_cell(*is_number, cell)) data-head=(title) { (cell) }
+                }
             } } }
         }
     };
     html! { div.scroll { (compact(table)) } }
+}
+
+/// Returns the CSS classes of a cell in a list.
+fn class_of_cell(is_number: bool, text: &str) -> &'static str {
+    if is_number {
+        "number"
+    } else if long(text).is_some() {
+        "name long"
+    } else {
+        "name"
+    }
 }
 
 /// Returns a title in lower case after the first letter, unless it has a word that is always in capitals.
@@ -104,7 +108,7 @@ fn add_groups<'v>(title: &str, value: &'v Value, groups: &mut Vec<Group<'v>>) {
         if value.is_object() || value[0].is_object() {
             objects.push((name, value));
         } else {
-            plain.push((name.as_str(), words(value)));
+            plain.push((name.as_str(), words_of_value(value)));
         }
     }
     if !plain.is_empty() {
@@ -114,31 +118,33 @@ fn add_groups<'v>(title: &str, value: &'v Value, groups: &mut Vec<Group<'v>>) {
     for (name, value) in objects {
         let title = format!("{title} {name}");
         match value {
-            // Several objects of a list are numbered.
-            Value::Array(items) if items.len() > 1 => {
-                for (index, item) in items.iter().enumerate() {
-                    add_groups(&format!("{title} {}", index + 1), item, groups);
-                }
-            }
-            Value::Array(items) => {
-                for item in items {
-                    add_groups(&title, item, groups);
-                }
-            }
+            Value::Array(items) => add_list(&title, items, groups),
             object => add_groups(&title, object, groups),
         }
     }
 }
 
+/// Adds the groups of each object of a list. Several objects are numbered.
+fn add_list<'v>(title: &str, objects: &'v [Value], groups: &mut Vec<Group<'v>>) {
+    if let [only] = objects {
+        return add_groups(title, only, groups);
+    }
+    for (index, object) in objects.iter().enumerate() {
+        let number = index + 1;
+        add_groups(&format!("{title} {number}"), object, groups);
+    }
+}
+
 /// Formats a value for people.
-fn words(value: &Value) -> String {
+fn words_of_value(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),
-        Value::Bool(is_so) => if *is_so { "yes" } else { "no" }.to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
         Value::String(text) => text.clone(),
         Value::Array(items) if items.is_empty() => "none".to_owned(),
-        Value::Array(items) => joined(items.iter().map(words), ", "),
-        other => other.to_string(),
+        Value::Array(items) => joined(items.iter().map(words_of_value), ", "),
+        Value::Number(_) | Value::Object(_) => value.to_string(),
     }
 }
 

@@ -2,8 +2,6 @@
 
 mod shown;
 
-use std::collections::BTreeSet;
-
 use calipam_model::pool::Pool;
 use calipam_plan::PlanSummary;
 use calipam_plan::migrate::{Detour, Difference, Leftovers, Leg, NodeCapacity, Phase, Survey, User};
@@ -67,35 +65,47 @@ impl Document for SurveyDocument<'_> {
         out.section(phases(survey));
         out.section(differences(&survey.differences));
         out.section(capacity(&survey.capacity, wide));
-        if let Some(Detour { successor, .. }) = survey.migration.detour()
-            && !survey.capacity_back.is_empty()
-        {
-            out.line(format!(
-                "After the move back to {}, with blocks of /{}:",
-                successor.cidr, successor.block_size
-            ));
-            out.blank();
-            out.section(capacity(&survey.capacity_back, wide));
-        }
-        // What Kubernetes tells about workloads takes the place of the list of users.
+        add_capacity_back(survey, out);
+        // The workloads take the place of the users, if Kubernetes was read.
         if let Some(moving) = moving
             && !moving.workloads.is_empty()
         {
-            out.section(workloads(moving, wide));
-            if let Some(estimate) = &moving.estimate {
-                out.line(eviction_time(estimate));
-                out.blank();
-            } else if moving.evictable > 0 {
-                let pods = count(moving.evictable, "pod", "pods");
-                out.line(format!("An eviction moves {pods}"));
-                out.blank();
-            }
+            add_workloads(moving, out);
         } else if survey.phase == Phase::Move {
             out.grid(users(&survey.users, wide));
             out.blank();
         }
         out.section(pins(self.pins));
         out.lines(&self.unread);
+    }
+}
+
+/// Writes the capacity of the pool that replaces a temporary one; nothing for a migration without one.
+fn add_capacity_back(survey: &Survey, out: &mut Text) {
+    let Some(Detour { successor, .. }) = survey.migration.detour() else {
+        return;
+    };
+    if survey.capacity_back.is_empty() {
+        return;
+    }
+    out.line(format!(
+        "After the move back to {}, with blocks of /{}:",
+        successor.cidr, successor.block_size
+    ));
+    out.blank();
+    out.section(capacity(&survey.capacity_back, out.page.wide));
+}
+
+/// Writes the workloads to move, with the time or the extent of an eviction.
+fn add_workloads(moving: &Moving, out: &mut Text) {
+    out.section(workloads(moving, out.page.wide));
+    if let Some(estimate) = &moving.estimate {
+        out.line(eviction_time(estimate));
+        out.blank();
+    } else if moving.evictable > 0 {
+        let pods = count(moving.evictable, "pod", "pods");
+        out.line(format!("An eviction moves {pods}"));
+        out.blank();
     }
 }
 
@@ -159,10 +169,14 @@ fn describe_detour(
 /// Creates a table with the state of each phase, and the work that is left in it.
 fn phases(survey: &Survey) -> Grid {
     // The phases are in order, so all before the current one are done.
-    let state = |phase: Phase| match phase.cmp(&survey.phase) {
-        std::cmp::Ordering::Less => "done",
-        std::cmp::Ordering::Equal => "next",
-        std::cmp::Ordering::Greater => "-",
+    let state = |phase: Phase| {
+        if phase < survey.phase {
+            "done"
+        } else if phase == survey.phase {
+            "next"
+        } else {
+            "-"
+        }
     };
     let columns = vec![
         left("PHASE", |phase| phase),
@@ -194,7 +208,7 @@ fn remaining_work(left: &Leftovers, phase: Phase) -> String {
             (leaked, "leaked address", "leaked addresses"),
             (others, "other address", "other addresses"),
         ],
-        _ => &[],
+        Phase::Create | Phase::Disable | Phase::Delete => &[],
     };
     let mut parts = Vec::new();
     for (number, singular, plural) in numbers {
@@ -218,20 +232,14 @@ fn differences(differences: &[Difference]) -> Grid {
 /// Creates a table with a row for each node. Nodes for which too few addresses were found come first. If there are many
 /// nodes, a short table contains the sums, and at most a few of the nodes with too few addresses.
 fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
-    // False comes before true. Otherwise the nodes keep their order.
+    let has_enough = |node: &NodeCapacity| node.found >= node.needed;
     let mut nodes: Vec<NodeCapacity> = capacity.to_vec();
-    nodes.sort_by_key(|node| node.found >= node.needed);
+    // False comes before true. Otherwise the nodes keep their order.
+    nodes.sort_by_key(has_enough);
     if !wide && nodes.len() > FEW {
-        nodes.retain(|node| node.found < node.needed);
+        nodes.retain(|node| !has_enough(node));
         nodes.truncate(FEW);
-        let all = NodeCapacity {
-            node: count(capacity.len(), "node", "nodes"),
-            needed: capacity.iter().map(|node| node.needed).sum(),
-            found: capacity.iter().map(|node| node.found).sum(),
-            new_blocks: capacity.iter().map(|node| node.new_blocks).sum(),
-            reason: None,
-        };
-        nodes.insert(0, all);
+        nodes.insert(0, sum_of_nodes(capacity));
     }
     let columns = vec![
         left("NODE", |node: &NodeCapacity| &node.node),
@@ -243,6 +251,17 @@ fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
         }),
     ];
     Grid::new(wide, &nodes, columns)
+}
+
+/// Adds up the numbers of all nodes. The row is named by their number, such as `40 nodes`.
+fn sum_of_nodes(capacity: &[NodeCapacity]) -> NodeCapacity {
+    NodeCapacity {
+        node: count(capacity.len(), "node", "nodes"),
+        needed: capacity.iter().map(|node| node.needed).sum(),
+        found: capacity.iter().map(|node| node.found).sum(),
+        new_blocks: capacity.iter().map(|node| node.new_blocks).sum(),
+        reason: None,
+    }
 }
 
 /// Formats the time that the eviction takes, and the basis of the estimate.
@@ -281,7 +300,7 @@ struct Row {
 
 impl Row {
     /// Creates the row of a workload, with the command that moves its pods, or how they move without one.
-    fn of(group: &Group, moving: &Moving) -> Self {
+    fn of_group(group: &Group, moving: &Moving) -> Self {
         let budgets = group
             .budgets
             .iter()
@@ -297,29 +316,31 @@ impl Row {
 
     /// Creates one row for many pods without a controller. It names only the first of them.
     fn of_bare_pods(bare: &[&Group]) -> Self {
-        let namespaces: BTreeSet<&str> = bare.iter().map(|group| group.namespace.as_str()).collect();
-        // Pods of several namespaces are named with them.
-        let only_namespace = match namespaces.len() {
-            1 => namespaces.first().copied(),
-            _ => None,
-        };
-
+        let namespace = common_namespace(bare);
         let mut names = Vec::new();
         for group in bare.iter().take(BARE_PODS_NAMED) {
-            names.push(match only_namespace {
-                Some(_) => group.name.clone(),
-                None => format!("{}/{}", group.namespace, group.name),
-            });
+            if namespace.is_some() {
+                names.push(group.name.clone());
+            } else {
+                names.push(format!("{}/{}", group.namespace, group.name));
+            }
         }
         let names = names.join(", ");
         Self {
-            namespace: only_namespace.unwrap_or("-").to_owned(),
+            namespace: namespace.unwrap_or("-").to_owned(),
             workload: format!("pods without a controller: {names}, …"),
             pods: bare.iter().map(|group| group.pods).sum(),
             budgets: String::new(),
             restarted_by: "no controller recreates them: delete them and create them again".to_owned(),
         }
     }
+}
+
+/// Returns the namespace of all groups; `None` if they are in several.
+fn common_namespace<'a>(groups: &[&'a Group]) -> Option<&'a str> {
+    let namespace = groups.first()?.namespace.as_str();
+    let is_common = groups.iter().all(|group| group.namespace == namespace);
+    is_common.then_some(namespace)
 }
 
 /// The number of pods without a controller that are named in one row. If there are not more, each has its own row.
@@ -333,7 +354,7 @@ fn workloads(moving: &Moving, wide: bool) -> Grid {
         if group.kind.is_none() && !wide {
             bare_pods.push(group);
         } else {
-            rows.push(Row::of(group, moving));
+            rows.push(Row::of_group(group, moving));
         }
     }
     // Last, since each of them needs work by hand.
@@ -341,7 +362,7 @@ fn workloads(moving: &Moving, wide: bool) -> Grid {
         rows.push(Row::of_bare_pods(&bare_pods));
     } else {
         for pod in bare_pods {
-            rows.push(Row::of(pod, moving));
+            rows.push(Row::of_group(pod, moving));
         }
     }
 
@@ -360,10 +381,11 @@ fn command(group: &Group, moving: &Moving) -> Option<String> {
     let namespace = shell_word(&group.namespace);
     let name = shell_word(&group.name);
     let line = match group.kind.as_deref()? {
-        kind @ ("Deployment" | "StatefulSet" | "DaemonSet") => format!(
-            "kubectl -n {namespace} rollout restart {}/{name}",
-            kind.to_ascii_lowercase()
-        ),
+        // kubectl restarts no other kinds.
+        kind @ ("Deployment" | "StatefulSet" | "DaemonSet") => {
+            let kind = kind.to_ascii_lowercase();
+            format!("kubectl -n {namespace} rollout restart {kind}/{name}")
+        }
         "VirtualMachineInstance" if moving.live_migration_moves => {
             format!("virtctl -n {namespace} migrate {name}")
         }

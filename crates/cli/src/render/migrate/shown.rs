@@ -3,7 +3,7 @@
 use calipam_model::IpNet;
 use calipam_model::pool::Pool;
 use calipam_plan::migrate::{Detour, Difference, Leftovers, NodeCapacity, Phase, User};
-use calipam_workflow::{Estimate, Group, Pin, Surveyed};
+use calipam_workflow::{Estimate, Group, Moving, Pin, Surveyed};
 use serde::Serialize;
 
 use super::{command, notes};
@@ -67,15 +67,6 @@ impl<'a> SurveyDocument<'a> {
     /// Shows the survey of a migration as a document.
     pub(crate) fn new(surveyed: &'a Surveyed) -> Self {
         let Surveyed { survey, moving } = surveyed;
-        let mut workloads = Vec::new();
-        if let Some(moving) = moving {
-            for group in &moving.workloads {
-                workloads.push(ShownGroup {
-                    group,
-                    command: command(group, moving),
-                });
-            }
-        }
         Self {
             surveyed,
             from: (&survey.migration.old).into(),
@@ -86,11 +77,23 @@ impl<'a> SurveyDocument<'a> {
             capacity: &survey.capacity,
             capacity_back: &survey.capacity_back,
             users: &survey.users,
-            workloads,
+            workloads: moving.as_ref().map(shown_groups).unwrap_or_default(),
             eviction: moving.as_ref().and_then(|moving| moving.estimate.as_ref()),
             pins: moving.as_ref().map_or(&[], |moving| &moving.pins),
             differences: &survey.differences,
             unread: notes(surveyed),
         }
     }
+}
+
+/// Shows the workloads to move, each with the command that moves it.
+fn shown_groups(moving: &Moving) -> Vec<ShownGroup<'_>> {
+    let mut groups = Vec::new();
+    for group in &moving.workloads {
+        groups.push(ShownGroup {
+            group,
+            command: command(group, moving),
+        });
+    }
+    groups
 }

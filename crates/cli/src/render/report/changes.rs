@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use calipam_check::{Change, EarlierFinding, Report};
+use calipam_check::{Change, Changes, EarlierFinding, Report};
 use calipam_model::snapshot::Source;
 
 use crate::render::sources::words;
@@ -14,29 +14,12 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
     let Some(changes) = &report.changes else {
         return Vec::new();
     };
-    // Few findings become more severe, so this number is shown only if it is not 0.
-    let counts = changes.counts(&report.findings);
-    let since = utc(changes.since);
-    let mut parts = vec![format!("{} new", thousands(counts[&Change::New]))];
-    if counts[&Change::Worse] > 0 {
-        parts.push(format!("{} more severe", thousands(counts[&Change::Worse])));
-    }
-    parts.push(format!("{} gone", thousands(changes.gone.len())));
-    parts.push(format!("{} unchanged", thousands(counts[&Change::Stays])));
-    let mut lines = vec![format!("Since {since}: {}", parts.join(", "))];
-
+    let mut lines = vec![line_of_numbers(changes, report)];
     if !changes.gone.is_empty() {
         lines.push(format!("Gone: {}", by_code(&changes.gone)));
     }
     if !changes.not_checked.is_empty() {
-        let reason = match sources(&changes.not_read_now) {
-            Some(unread) => format!("{unread} were not read this time"),
-            None => "their objects were changing, or this version has no such rule".to_owned(),
-        };
-        lines.push(format!(
-            "Not checked: {} ({reason})",
-            by_code(&changes.not_checked)
-        ));
+        lines.push(line_of_not_checked(changes));
     }
     if let Some(unread) = sources(&changes.not_read_then) {
         lines.push(format!(
@@ -44,6 +27,30 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Formats `Since 2026-11-20 03:12:30 UTC: 12 new, 3 gone, 40 unchanged`.
+fn line_of_numbers(changes: &Changes, report: &Report) -> String {
+    let counts = changes.counts(&report.findings);
+    let mut parts = vec![format!("{} new", thousands(counts[&Change::New]))];
+    // Few findings become more severe, so this number is shown only if it is not 0.
+    if counts[&Change::Worse] > 0 {
+        parts.push(format!("{} more severe", thousands(counts[&Change::Worse])));
+    }
+    parts.push(format!("{} gone", thousands(changes.gone.len())));
+    parts.push(format!("{} unchanged", thousands(counts[&Change::Stays])));
+    format!("Since {}: {}", utc(changes.since), parts.join(", "))
+}
+
+/// Formats the earlier findings that could not be checked, with the reason.
+fn line_of_not_checked(changes: &Changes) -> String {
+    let findings = by_code(&changes.not_checked);
+    match sources(&changes.not_read_now) {
+        Some(unread) => format!("Not checked: {findings} ({unread} were not read this time)"),
+        None => {
+            format!("Not checked: {findings} (their objects were changing, or this version has no such rule)")
+        }
+    }
 }
 
 /// Formats `12 leaked-address, 1 orphan-handle`. The codes are strings because they can come from another version of

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use calipam_check::{Code, Report, Severity};
+use calipam_check::{Change, Code, Report, Severity};
 use calipam_model::snapshot::{Coverage, Source};
 use calipam_plan::advice::Advice;
 use maud::{Markup, html};
@@ -61,7 +61,9 @@ impl<'a> Suite<'a> {
     /// Groups the findings of a report by code. Each code is a test case.
     fn new(name: &'a str, report: &'a Report, advice: &'a Advice, codes: impl Iterator<Item = Code>) -> Self {
         let mut by_code: BTreeMap<Code, Vec<Found<'_>>> = codes.map(|code| (code, Vec::new())).collect();
-        for found in Found::of_cluster(report, 0, name) {
+        // The place among clusters matters only in a report on all of them.
+        let place = 0;
+        for found in Found::of_cluster(report, place, name) {
             by_code.entry(found.finding.code).or_default().push(found);
         }
         let failed = by_code.values().filter(|findings| fails(findings)).count();
@@ -75,7 +77,7 @@ impl<'a> Suite<'a> {
     }
 }
 
-/// Writes the test suite of one report.
+/// Creates the test suite of one report.
 fn suite_element(suite: &Suite<'_>, time: &str) -> Markup {
     let Suite {
         name,
@@ -109,10 +111,8 @@ fn suite_element(suite: &Suite<'_>, time: &str) -> Markup {
 /// do.
 fn fails(findings: &[Found<'_>]) -> bool {
     findings.iter().any(|found| {
-        let is_new_or_worse = match found.change {
-            Some(change) => change.is_new_or_worse(),
-            None => true,
-        };
+        // Without a comparison, all findings count as new.
+        let is_new_or_worse = found.change.is_none_or(Change::is_new_or_worse);
         is_new_or_worse && found.finding.severity < Severity::Info
     })
 }
@@ -123,7 +123,7 @@ fn unread_of(code: Code, report: &Report) -> Option<Source> {
     code.needs().iter().copied().find(|source| !is_read(source))
 }
 
-/// Writes the identity of the cluster, and the sources that were not read.
+/// Creates the properties: the identity of the cluster, and the sources that were not read.
 fn properties(report: &Report) -> Markup {
     let cluster = &report.cluster;
     let unread = unread(&report.coverage, report.cluster.datastore).unwrap_or_default();
@@ -144,7 +144,7 @@ fn properties(report: &Report) -> Markup {
     }
 }
 
-/// Writes the test case of one code. It passes without an element if there are no findings and everything was read.
+/// Creates the test case of one code. It passes without an element if there are no findings and everything was read.
 fn case(code: Code, findings: &[Found<'_>], report: &Report) -> Markup {
     let message = format!(
         "{}: {}",

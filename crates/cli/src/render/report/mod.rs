@@ -64,7 +64,9 @@ impl Document for Checked<'_> {
             Format::Html => page::write(self, out),
             Format::Ignore => write_ignore_file(&findings(), out),
             // The common formats are not written here.
-            _ => Err(unsupported(self.kind(), format)),
+            Format::Table | Format::Wide | Format::Yaml | Format::Json => {
+                Err(unsupported(self.kind(), format))
+            }
         }
     }
 }

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use calipam_check::fleet::Cluster;
-use calipam_check::views::{self, Count, PoolList};
+use calipam_check::views::{self, Count, PoolList, PoolView};
 use calipam_check::{Changes, Code, Report};
-use calipam_history::trend::Trends;
+use calipam_history::trend::{Trend, Trends};
 use calipam_model::snapshot::{Coverage, Snapshot};
 use calipam_workflow::LiveCounts;
 use jiff::Timestamp;
@@ -28,13 +28,13 @@ struct Metrics<'a> {
 /// Writes the metrics of a check: the run, the findings, and the usage of pools and nodes.
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut metrics = Metrics::default();
-    metrics.run(&RunMetrics {
+    metrics.add_run(&RunMetrics {
         up: true,
         took: checked.took,
         exit_code: checked.exit_code,
         live: None,
     });
-    metrics.report(checked);
+    metrics.add_report(checked);
     metrics.write(out)
 }
 
@@ -46,9 +46,9 @@ pub(crate) fn write_report(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut metrics = Metrics::default();
-    let pools = metrics.report(checked);
+    let pools = metrics.add_report(checked);
     if let Some(trends) = trends {
-        metrics.trends(trends, &pools);
+        metrics.add_trends(trends, &pools);
     }
     metrics.write(out)
 }
@@ -60,12 +60,12 @@ pub(in crate::render) fn write_fleet(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut metrics = Metrics::default();
-    metrics.run(run);
+    metrics.add_run(run);
     for cluster in clusters {
         metrics.cluster = Some(&cluster.name);
         metrics.set("cluster_up", &[], f64::from(u8::from(cluster.is_read)));
         // Of a cluster that was not read, only this and the findings between clusters are known.
-        metrics.findings(&cluster.report, Code::ALL.iter().copied());
+        metrics.add_findings(&cluster.report, Code::ALL.iter().copied());
         if !cluster.is_read {
             continue;
         }
@@ -74,7 +74,7 @@ pub(in crate::render) fn write_fleet(
             &[],
             seconds(cluster.report.cluster.taken_at),
         );
-        metrics.cluster(&cluster.report, &cluster.pools);
+        metrics.add_cluster(&cluster.report, &cluster.pools);
     }
     metrics.write(out)
 }
@@ -98,7 +98,7 @@ impl RunMetrics {
         if let Some(time) = last_success {
             metrics.set("last_success_timestamp_seconds", &[], seconds(time));
         }
-        metrics.run(self);
+        metrics.add_run(self);
         metrics.write(out)
     }
 }
@@ -148,7 +148,7 @@ impl Metrics<'_> {
     }
 
     /// Adds the time, duration and result of a run, the counters of a followed cluster, and the version.
-    fn run(&mut self, run: &RunMetrics) {
+    fn add_run(&mut self, run: &RunMetrics) {
         self.set("up", &[], f64::from(u8::from(run.up)));
         self.set("last_run_timestamp_seconds", &[], seconds(Timestamp::now()));
         self.set("last_run_duration_seconds", &[], run.took.as_secs_f64());
@@ -163,20 +163,27 @@ impl Metrics<'_> {
     }
 
     /// Adds everything about the cluster, and returns the usage of its pools.
-    fn report(&mut self, checked: &Checked<'_>) -> PoolList {
+    fn add_report(&mut self, checked: &Checked<'_>) -> PoolList {
         let pools = views::pools(checked.snapshot);
-        self.findings(checked.report, Code::of_one_cluster());
-        self.cluster(checked.report, &pools);
-        self.nodes(checked.snapshot);
+        self.add_findings(checked.report, Code::of_one_cluster());
+        self.add_cluster(checked.report, &pools);
+        self.add_nodes(checked.snapshot);
         pools
     }
 
     /// Adds the identity, coverage and size of the cluster, the changes in its findings, and its pools.
-    fn cluster(&mut self, report: &Report, pools: &PoolList) {
-        self.pools(pools);
+    fn add_cluster(&mut self, report: &Report, pools: &PoolList) {
+        self.add_pools(pools);
         if let Some(changes) = &report.changes {
-            self.changes(changes, report);
+            self.add_changes(changes, report);
         }
+        self.add_identity(report);
+        self.add_coverage(report);
+        self.add_objects(report);
+    }
+
+    /// Adds the identity of the cluster.
+    fn add_identity(&mut self, report: &Report) {
         let cluster = &report.cluster;
         let datastore = cluster.datastore.to_string();
         let labels = [
@@ -185,7 +192,10 @@ impl Metrics<'_> {
             ("calico_version", &cluster.calico_version),
         ];
         self.set("cluster_info", &labels, 1.0);
+    }
 
+    /// Adds how much of each source was read.
+    fn add_coverage(&mut self, report: &Report) {
         for (source, coverage) in &report.coverage {
             let coverage = match coverage {
                 Coverage::Read => "read",
@@ -196,7 +206,10 @@ impl Metrics<'_> {
             let labels = [("source", source.as_str()), ("coverage", coverage)];
             self.set("source_coverage", &labels, 1.0);
         }
+    }
 
+    /// Adds the number of objects of each kind.
+    fn add_objects(&mut self, report: &Report) {
         let counts = &report.counts;
         for (kind, number) in [
             ("block", counts.blocks),
@@ -215,27 +228,26 @@ impl Metrics<'_> {
 
     /// Adds the number of findings for every code, even if it is zero, so that alerts resolve. Also adds the number of
     /// pods without addresses.
-    fn findings(&mut self, report: &Report, codes: impl Iterator<Item = Code>) {
+    fn add_findings(&mut self, report: &Report, codes: impl Iterator<Item = Code>) {
         // A finding can have another severity than is usual for its code.
         let mut numbers: BTreeMap<_, u64> = codes.map(|code| ((code, code.severity()), 0)).collect();
+        let mut pods_without_address: u32 = 0;
         for finding in &report.findings {
             *numbers.entry((finding.code, finding.severity)).or_default() += 1;
+            if finding.code == Code::PodWithoutAddress {
+                pods_without_address += 1;
+            }
         }
+        self.set("pods_without_address", &[], f64::from(pods_without_address));
         for ((code, severity), number) in numbers {
             let severity = severity.to_string();
             let labels = [("code", code.name()), ("severity", severity.as_str())];
             self.set("findings", &labels, number as f64);
         }
-
-        let pods = report
-            .findings
-            .iter()
-            .filter(|finding| finding.code == Code::PodWithoutAddress);
-        self.set("pods_without_address", &[], pods.count() as f64);
     }
 
     /// Adds the changes since the earlier report.
-    fn changes(&mut self, changes: &Changes, report: &Report) {
+    fn add_changes(&mut self, changes: &Changes, report: &Report) {
         self.set("compared_report_timestamp_seconds", &[], seconds(changes.since));
         let mut set = |change: &str, number: usize| {
             self.set("findings_changed", &[("change", change)], number as f64);
@@ -248,7 +260,7 @@ impl Metrics<'_> {
     }
 
     /// Adds the usage of pools. The states of a pool add up to its size.
-    fn pools(&mut self, list: &PoolList) {
+    fn add_pools(&mut self, list: &PoolList) {
         for view in &list.pools {
             let cidr = view.cidr.to_string();
             let pool = [("ippool", view.name.as_str()), ("cidr", cidr.as_str())];
@@ -278,7 +290,7 @@ impl Metrics<'_> {
 
     /// Adds the counters of pools with trends, and the time until an enabled pool is exhausted, if that can be
     /// forecast.
-    fn trends(&mut self, trends: &Trends, list: &PoolList) {
+    fn add_trends(&mut self, trends: &Trends, list: &PoolList) {
         // These metrics are in the output even if they have no values.
         for name in [
             "ippool_assigned_total",
@@ -287,35 +299,49 @@ impl Metrics<'_> {
         ] {
             self.all.entry(name).or_default();
         }
-        for view in &list.pools {
-            let Some(trend) = trends.of(view.cidr) else {
-                continue;
-            };
-            let cidr = view.cidr.to_string();
-            let pool = [("ippool", view.name.as_str()), ("cidr", cidr.as_str())];
-            self.set("ippool_assigned_total", &pool, trend.assigned as f64);
-            self.set("ippool_released_total", &pool, trend.released as f64);
-            if !view.enabled {
-                continue;
-            }
-            // Of the free addresses, those that can be allocated, if that is known.
-            let free = view.by_name.or(view.allocatable).unwrap_or(view.free);
-            let Some(forecast) = trend.forecast(free.0) else {
-                continue;
-            };
-            for (bound, seconds) in [
-                ("earliest", forecast.earliest),
-                ("expected", forecast.expected),
-                ("latest", forecast.latest),
-            ] {
-                let labels = [pool[0], pool[1], ("bound", bound)];
-                self.set("ippool_exhaustion_seconds", &labels, seconds);
+        for pool in &list.pools {
+            if let Some(trend) = trends.of(pool.cidr) {
+                self.add_counters(pool, trend);
+                self.add_exhaustion(pool, trend);
             }
         }
     }
 
+    /// Adds the numbers of addresses of a pool that were assigned and released.
+    fn add_counters(&mut self, pool: &PoolView, trend: &Trend) {
+        let cidr = pool.cidr.to_string();
+        let labels = [("ippool", pool.name.as_str()), ("cidr", cidr.as_str())];
+        self.set("ippool_assigned_total", &labels, trend.assigned as f64);
+        self.set("ippool_released_total", &labels, trend.released as f64);
+    }
+
+    /// Adds the time until a pool is exhausted. Nothing is added for a disabled pool, or without a forecast.
+    fn add_exhaustion(&mut self, pool: &PoolView, trend: &Trend) {
+        if !pool.enabled {
+            return;
+        }
+        // Of the free addresses, those that can be allocated, if that is known.
+        let free = pool.by_name.or(pool.allocatable).unwrap_or(pool.free);
+        let Some(forecast) = trend.forecast(free.0) else {
+            return;
+        };
+        let cidr = pool.cidr.to_string();
+        for (bound, seconds) in [
+            ("earliest", forecast.earliest),
+            ("expected", forecast.expected),
+            ("latest", forecast.latest),
+        ] {
+            let labels = [
+                ("ippool", pool.name.as_str()),
+                ("cidr", cidr.as_str()),
+                ("bound", bound),
+            ];
+            self.set("ippool_exhaustion_seconds", &labels, seconds);
+        }
+    }
+
     /// Sets the metrics about nodes.
-    fn nodes(&mut self, snapshot: &Snapshot) {
+    fn add_nodes(&mut self, snapshot: &Snapshot) {
         let nodes = views::nodes(snapshot).nodes;
         let without_address = nodes.iter().filter(|view| view.is_without_address()).count();
         self.set("nodes_without_addresses", &[], without_address as f64);

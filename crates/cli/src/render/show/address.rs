@@ -1,6 +1,8 @@
 //! The output of `show` for an address or a handle.
 
-use calipam_check::views::{AddressState, AddressView, BlockOfAddress, HandleView, OwnerStatus};
+use calipam_check::views::{
+    AddressState, AddressView, BlockOfAddress, HandleOfAddress, HandleView, OwnerStatus,
+};
 use calipam_check::{Finding, OwnerEvidence};
 use calipam_history::timeline::Event;
 use calipam_model::block::BlockOwner;
@@ -143,11 +145,11 @@ fn add_records(text: &mut Text, view: &AddressView) {
         text.fact("Pool", "none");
     }
     for pool in &view.pools {
-        let closed = match &pool.closed {
-            Some(closed) => format!(", {closed}"),
-            None => String::new(),
-        };
-        text.fact("Pool", format!("{} ({}{closed})", pool.name, pool.cidr));
+        let mut description = pool.cidr.to_string();
+        if let Some(closed) = &pool.closed {
+            description.push_str(&format!(", {closed}"));
+        }
+        text.fact("Pool", format!("{} ({description})", pool.name));
     }
     if view.reserved {
         text.fact(
@@ -188,7 +190,7 @@ fn add_events(text: &mut Text, events: &[Event]) {
     }
 }
 
-/// Writes a block, and the record of the address in it, if there is one.
+/// Writes a block, and the record of the address in it.
 fn add_block(text: &mut Text, block: &BlockOfAddress) {
     let owner = match &block.owner {
         None => "no owner".to_owned(),
@@ -207,17 +209,25 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
         text.fact("Recorded", format!("for {owner}{status}"));
     }
     if let Some(handle) = &block.handle {
-        let object = if handle.exists {
-            format!(
-                ", whose object counts {} in this block",
-                count(handle.count, "address", "addresses")
-            )
-        } else {
-            ", which has no object".to_owned()
-        };
-        text.fact("Handle", format!("{}{object}", handle.id));
+        add_handle(text, handle);
     }
-    // The address is free, or the block is corrupt.
+    add_record(text, block);
+}
+
+/// Writes the handle in the record of an address, and whether it has an object.
+fn add_handle(text: &mut Text, handle: &HandleOfAddress) {
+    let id = &handle.id;
+    if handle.exists {
+        let addresses = count(handle.count, "address", "addresses");
+        let object = format!("{id}, whose object counts {addresses} in this block");
+        text.fact("Handle", object);
+    } else {
+        text.fact("Handle", format!("{id}, which has no object"));
+    }
+}
+
+/// Writes the record of an address in its block; nothing if the address is free or the block is corrupt.
+fn add_record(text: &mut Text, block: &BlockOfAddress) {
     let Some(record) = &block.record else { return };
     let recorded = record.record.as_ref();
     for (name, value) in recorded.owner().to_map() {
@@ -263,15 +273,7 @@ impl View for WithFindings<'_, HandleView> {
         let handle = self.content;
         text.styled(Style::new().bold(), &handle.id);
         add_partly_read(text, &handle.partly_read);
-        let object = if !handle.exists {
-            "none".to_owned()
-        } else if let Some(revision) = &handle.revision {
-            format!("revision {revision}")
-        } else {
-            // It cannot be decoded.
-            "exists".to_owned()
-        };
-        text.fact("Object", object);
+        text.fact("Object", words_of_object(handle));
         for block in &handle.blocks {
             let missing = if block.exists {
                 ""
@@ -296,13 +298,24 @@ impl View for WithFindings<'_, HandleView> {
     }
 }
 
+/// Describes the object of a handle in the datastore.
+fn words_of_object(handle: &HandleView) -> String {
+    if !handle.exists {
+        return "none".to_owned();
+    }
+    match &handle.revision {
+        Some(revision) => format!("revision {revision}"),
+        // Without a revision, the object cannot be decoded.
+        None => "exists".to_owned(),
+    }
+}
+
 /// Writes the findings about an object, or that there are none. Those in `between` come with the name of their cluster.
 fn add_findings(text: &mut Text, findings: &[Finding], between: &[(&str, &Finding)], partly_read: &[Source]) {
     for finding in findings {
-        text.fact(
-            "Finding",
-            format!("{} {}: {}", finding.severity, finding.code, finding.message()),
-        );
+        let Finding { severity, code, .. } = finding;
+        let message = finding.message();
+        text.fact("Finding", format!("{severity} {code}: {message}"));
     }
     for (cluster, finding) in between {
         let Finding { severity, code, .. } = finding;
@@ -310,13 +323,15 @@ fn add_findings(text: &mut Text, findings: &[Finding], between: &[(&str, &Findin
         text.fact("Finding", format!("{severity} {code} of {cluster}: {message}"));
     }
 
-    // After a partial read, most rules could not be checked.
     let has_findings = !findings.is_empty() || !between.is_empty();
-    let is_complete = partly_read.is_empty();
-    if !is_complete && has_findings {
-        text.fact("Finding", "other rules were not checked");
-    } else if !is_complete {
-        text.fact("Finding", "not checked");
+    if !partly_read.is_empty() {
+        // After a partial read, most rules could not be checked.
+        let unchecked = if has_findings {
+            "other rules were not checked"
+        } else {
+            "not checked"
+        };
+        text.fact("Finding", unchecked);
     } else if !has_findings {
         text.fact("Finding", "none");
     }
@@ -352,21 +367,19 @@ fn words_of_owner(owner: &OwnerEvidence) -> String {
     } else {
         &owner.pod
     };
-    let node = if owner.node.is_empty() {
-        String::new()
-    } else {
-        format!(" on {}", owner.node)
-    };
+    let mut words = format!("{} {name}", owner.kind);
+    if !owner.node.is_empty() {
+        words.push_str(&format!(" on {}", owner.node));
+    }
+
     let mut fields: Vec<String> = owner.fields.iter().map(ToString::to_string).collect();
     if owner.further_fields > 0 {
         fields.push(format!("{} more", owner.further_fields));
     }
-    let fields = if fields.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", fields.join(", "))
-    };
-    format!("{} {name}{node}{fields}", owner.kind)
+    if !fields.is_empty() {
+        words.push_str(&format!(" ({})", fields.join(", ")));
+    }
+    words
 }
 
 /// Adds a line about the sources that were read only in part. It comes before everything that depends on them.

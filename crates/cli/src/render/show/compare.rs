@@ -59,14 +59,19 @@ impl View for Comparison {
         }
         text.table(&self.nodes, columns);
 
-        let differing = self.nodes.iter().filter(|node| !agrees(node)).count();
-        let note = match differing {
-            0 if self.nodes.is_empty() => "Neither pods nor blocks have addresses".to_owned(),
-            0 => "Kubernetes and Calico agree on every node".to_owned(),
-            1 => "Kubernetes and Calico differ on 1 node".to_owned(),
-            number => format!("Kubernetes and Calico differ on {number} nodes"),
-        };
-        text.notes(&[note]);
+        text.notes(&[note(&self.nodes)]);
+    }
+}
+
+/// Formats the number of nodes on which Kubernetes and Calico differ.
+fn note(nodes: &[NodeComparison]) -> String {
+    if nodes.is_empty() {
+        return "Neither pods nor blocks have addresses".to_owned();
+    }
+    match nodes.iter().filter(|node| !agrees(node)).count() {
+        0 => "Kubernetes and Calico agree on every node".to_owned(),
+        1 => "Kubernetes and Calico differ on 1 node".to_owned(),
+        number => format!("Kubernetes and Calico differ on {number} nodes"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use calipam_check::views::{
     AddressList, BorrowedAddress, BorrowedList, ConfigurationView, HeldAddress, NamespaceList, NamespaceView,
-    NodeList, NodePlugin, NodeView, Setting,
+    NodeFamily, NodeList, NodePlugin, NodeView, Setting,
 };
 use calipam_model::plugin::Plugin;
 
@@ -31,9 +31,7 @@ impl View for NodeList {
             claimable_by_family
         };
         let columns = vec![
-            left("NODE", |node: &NodeView| {
-                format!("{}{}", node.node, if node.exists { "" } else { " (missing)" })
-            }),
+            left("NODE", name_of_node),
             right("BLOCKS", |node: &NodeView| thousands(node.blocks)),
             right("ADDRESSES", |node: &NodeView| thousands(node.addresses)),
             right("BORROWED", |node: &NodeView| thousands(node.borrowed)).hidden(2),
@@ -52,6 +50,14 @@ impl View for NodeList {
         ];
         text.table(&self.nodes, columns);
     }
+}
+
+/// Formats the name of a node, with `(missing)` if only IPAM data mentions it.
+fn name_of_node(node: &NodeView) -> String {
+    if node.exists {
+        return node.node.clone();
+    }
+    format!("{} (missing)", node.node)
 }
 
 /// Formats the installed plugin, or else the plugin that assigned the newest address. If they differ, formats both:
@@ -85,34 +91,38 @@ fn free_by_family(node: &NodeView) -> String {
 /// Formats why a node gets no address, by family: `ipv4: the block limit is reached`, with `(may be intended)` if a
 /// check reports that as information. Empty if it gets one.
 fn without_address(node: &NodeView) -> String {
-    let mut parts = Vec::new();
-    for family in &node.families {
-        let name = family.family;
-        let Some(is_without_address) = family.without_address else {
-            parts.push(format!("{name}: unknown"));
-            continue;
-        };
-        if let Some(reason) = &family.reason
-            && is_without_address
-        {
-            let note = if family.may_be_intended {
-                " (may be intended)"
-            } else {
-                ""
-            };
-            parts.push(format!("{name}: {reason}{note}"));
-        }
-    }
+    let parts: Vec<String> = node.families.iter().filter_map(reason_of_family).collect();
     parts.join("; ")
+}
+
+/// Formats why a node gets no address of a family; `None` if it gets one.
+fn reason_of_family(family: &NodeFamily) -> Option<String> {
+    let name = family.family;
+    let Some(is_without_address) = family.without_address else {
+        return Some(format!("{name}: unknown"));
+    };
+    if !is_without_address {
+        return None;
+    }
+    let reason = family.reason.as_ref()?;
+    let note = if family.may_be_intended {
+        " (may be intended)"
+    } else {
+        ""
+    };
+    Some(format!("{name}: {reason}{note}"))
 }
 
 /// Formats `16`, or `any number`.
 fn claimable(blocks: Option<u32>, limit: Option<u32>) -> String {
-    match (blocks, limit) {
-        (None, _) => "unknown".to_owned(),
-        (Some(u32::MAX), None) => "any number".to_owned(),
-        (Some(blocks), _) => thousands(blocks),
+    let Some(blocks) = blocks else {
+        return "unknown".to_owned();
+    };
+    let is_unbounded = blocks == u32::MAX && limit.is_none();
+    if is_unbounded {
+        return "any number".to_owned();
     }
+    thousands(blocks)
 }
 
 /// Formats `, limit 20`; empty without a limit.
@@ -145,12 +155,8 @@ fn claimable_by_pool(node: &NodeView) -> String {
     let mut by_limit: BTreeMap<_, BTreeMap<_, Vec<&str>>> = BTreeMap::new();
     for pool in &node.pools {
         let name = pool.pool.as_deref().unwrap_or("(no pool)");
-        by_limit
-            .entry(pool.limit)
-            .or_default()
-            .entry(Reverse(pool.claimable))
-            .or_default()
-            .push(name);
+        let by_blocks = by_limit.entry(pool.limit).or_default();
+        by_blocks.entry(Reverse(pool.claimable)).or_default().push(name);
     }
 
     let mut parts = Vec::new();

@@ -33,28 +33,41 @@ impl View for MapList {
             return text.line("There are no pools");
         }
         for map in &self.pools {
-            text.line(title(map));
-            let drawing = Drawing::new(map, text.page);
-            // Two cells share a character only if colors tell them apart.
-            if text.page.color && text.page.unicode {
-                drawing.half_blocks(text);
-            } else {
-                drawing.characters(text);
-            }
-            let named = if text.page.wide { usize::MAX } else { NAMED };
-            for line in findings(map, named) {
-                text.hanging(2, line);
-            }
-            text.blank();
+            add_map(text, map);
         }
-        if text.page.color && text.page.unicode {
-            return text.drawn(&colors());
+        if has_half_blocks(text.page) {
+            text.drawn(&colors());
+        } else {
+            text.line(LEGEND);
         }
-        text.line(
-            "Legend: . no block; - block with nothing taken; 1-9 tenths of the cell taken; # all taken; ? unknown. A \
-             letter is the worst finding: C critical, E error, W warning, I info",
-        );
     }
+}
+
+/// The legend of maps with a character for each cell.
+const LEGEND: &str = "Legend: . no block; - block with nothing taken; 1-9 tenths of the cell taken; # all taken; \
+                      ? unknown. A letter is the worst finding: C critical, E error, W warning, I info";
+
+/// True if two cells of a map share a character. Only colors tell them apart.
+fn has_half_blocks(page: Page) -> bool {
+    page.color && page.unicode
+}
+
+/// Draws the map of a pool, and names the cells with findings below it.
+fn add_map(text: &mut Text, map: &PoolMap) {
+    text.line(title(map));
+    let drawing = Drawing::new(map, text.page);
+    if has_half_blocks(text.page) {
+        drawing.half_blocks(text);
+    } else {
+        drawing.characters(text);
+    }
+
+    let limit = if text.page.wide { usize::MAX } else { NAMED };
+    let indent = 2;
+    for line in findings(map, limit) {
+        text.hanging(indent, line);
+    }
+    text.blank();
 }
 
 /// Formats `default-ipv4-ippool (10.244.0.0/16): 6 of 1,024 cells hold blocks; a cell is a /26`.
@@ -82,26 +95,31 @@ fn findings(map: &PoolMap, limit: usize) -> Vec<String> {
     }
     marked.sort_by_key(|(worst, cell)| (*worst, cell.index));
 
+    let (named, further) = marked.split_at(limit.min(marked.len()));
     let mut lines: Vec<String> = Vec::new();
-    for (worst, cell) in marked.iter().take(limit) {
+    for (worst, cell) in named {
         let number = count(cell.findings as usize, "finding", "findings");
         let cidr = map.cell_cidr(cell.index);
         lines.push(format!("{cidr}: {number} (worst: {worst})"));
     }
-    if marked.len() <= limit {
-        return lines;
+    if !further.is_empty() {
+        let numbers = numbers_by_severity(further);
+        lines.push(format!("and {numbers}; `-o wide` names them"));
     }
+    lines
+}
 
-    let mut further: BTreeMap<Severity, usize> = BTreeMap::new();
-    for (worst, _) in marked.iter().skip(limit) {
-        *further.entry(*worst).or_default() += 1;
+/// Formats the numbers of cells by their worst finding, such as `2 error and 31 warning`.
+fn numbers_by_severity(cells: &[(Severity, &MapCell)]) -> String {
+    let mut numbers: BTreeMap<Severity, usize> = BTreeMap::new();
+    for (worst, _) in cells {
+        *numbers.entry(*worst).or_default() += 1;
     }
     let mut parts: Vec<String> = Vec::new();
-    for (worst, number) in further {
+    for (worst, number) in numbers {
         parts.push(format!("{} {worst}", thousands(number)));
     }
-    lines.push(format!("and {}; `-o wide` names them", join(&parts)));
-    lines
+    join(&parts)
 }
 
 /// The symbol for a cell.
@@ -118,7 +136,7 @@ enum Glyph {
 
 impl Glyph {
     /// Returns the glyph of a cell: its worst finding, or else the share of its addresses that is taken.
-    fn of(cell: Option<&MapCell>) -> Self {
+    fn of_cell(cell: Option<&MapCell>) -> Self {
         let Some(cell) = cell else { return Self::Unclaimed };
         if let Some(worst) = cell.worst {
             return Self::Found(worst);
@@ -126,16 +144,19 @@ impl Glyph {
         if cell.unknown.0 > 0 {
             return Self::Unknown;
         }
-
-        let total = cell.total.0;
         let taken = cell.in_use.0 + cell.cooling.0 + cell.reserved.0;
-        if taken == 0 {
-            return if cell.blocks == 0 {
-                Self::Unclaimed
-            } else {
-                Self::Free
-            };
+        if taken > 0 {
+            return Self::of_share(taken, cell.total.0);
         }
+        if cell.blocks > 0 {
+            Self::Free
+        } else {
+            Self::Unclaimed
+        }
+    }
+
+    /// Returns the glyph for a number of taken addresses that is not 0. Only a cell without a free address is full.
+    fn of_share(taken: u128, total: u128) -> Self {
         if taken >= total {
             return Self::Full;
         }
@@ -155,10 +176,7 @@ impl Glyph {
             Self::Used(tenths) => char::from(b'0' + tenths),
             Self::Full => '#',
             Self::Unknown => '?',
-            Self::Found(Severity::Critical) => 'C',
-            Self::Found(Severity::Error) => 'E',
-            Self::Found(Severity::Warning) => 'W',
-            Self::Found(Severity::Info) => 'I',
+            Self::Found(severity) => letter(severity),
         }
     }
 
@@ -172,13 +190,40 @@ impl Glyph {
             Self::Used(_) => 113,
             Self::Full => 226,
             Self::Unknown => 250,
-            Self::Found(Severity::Critical) => 201,
-            Self::Found(Severity::Error) => 196,
-            Self::Found(Severity::Warning) => 208,
-            Self::Found(Severity::Info) => 224,
+            Self::Found(severity) => red_tone(severity),
         };
         Ansi256Color(color).into()
     }
+}
+
+/// Returns the letter for a finding on a map without color.
+fn letter(severity: Severity) -> char {
+    match severity {
+        Severity::Critical => 'C',
+        Severity::Error => 'E',
+        Severity::Warning => 'W',
+        Severity::Info => 'I',
+    }
+}
+
+/// Returns the number of the terminal color for a finding.
+fn red_tone(severity: Severity) -> u8 {
+    match severity {
+        Severity::Critical => 201,
+        Severity::Error => 196,
+        Severity::Warning => 208,
+        Severity::Info => 224,
+    }
+}
+
+/// Returns the width of the widest label, of all cells with which a row can begin.
+fn widest_label(map: &PoolMap) -> usize {
+    let mut widest = 0;
+    for index in (0..map.size).step_by(FEWEST as usize) {
+        let label = map.cell_cidr(index).network().to_string();
+        widest = widest.max(display_width(&label));
+    }
+    widest
 }
 
 /// A map on a page. Each row has the address of its first cell, and `columns` cells.
@@ -192,12 +237,7 @@ struct Drawing<'a> {
 impl<'a> Drawing<'a> {
     /// Prepares the drawing of a map, with as many columns as the width of a page allows.
     fn new(map: &'a PoolMap, page: Page) -> Self {
-        // As wide as the widest label of any row that can begin a line.
-        let mut label_width = 0;
-        for index in (0..map.size).step_by(FEWEST as usize) {
-            let label = map.cell_cidr(index).network().to_string();
-            label_width = label_width.max(display_width(&label));
-        }
+        let label_width = widest_label(map);
         let room = match page.width {
             Some(width) => u32::from(width).saturating_sub(label_width as u32 + 1),
             None => USUAL,
@@ -218,7 +258,7 @@ impl<'a> Drawing<'a> {
         if index >= self.map.size {
             return None;
         }
-        Some(Glyph::of(self.cells.get(&index).copied()))
+        Some(Glyph::of_cell(self.cells.get(&index).copied()))
     }
 
     fn rows(&self) -> u32 {
@@ -245,18 +285,20 @@ impl<'a> Drawing<'a> {
     /// cells its background.
     fn half_blocks(&self, text: &mut Text) {
         // The last line has no lower cells if the number of rows is odd.
-        for row in (0..self.rows()).step_by(2) {
-            let pairs: Vec<(Option<Glyph>, Option<Glyph>)> = (0..self.columns)
-                .map(|column| (self.glyph(row, column), self.glyph(row + 1, column)))
-                .collect();
-            let mut line = self.label(row);
+        for upper_row in (0..self.rows()).step_by(2) {
+            let mut pairs: Vec<(Option<Glyph>, Option<Glyph>)> = Vec::new();
+            for column in 0..self.columns {
+                pairs.push((self.glyph(upper_row, column), self.glyph(upper_row + 1, column)));
+            }
+            let mut line = self.label(upper_row);
             // Cells with the same colors share the escape sequences.
             for run in pairs.chunk_by(|pair, next| pair == next) {
                 let (upper, lower) = run[0];
                 let style = Style::new()
                     .fg_color(upper.map(Glyph::color))
                     .bg_color(lower.map(Glyph::color));
-                line.push_str(&format!("{style}{}{style:#}", "▀".repeat(run.len())));
+                let characters = "▀".repeat(run.len());
+                line.push_str(&format!("{style}{characters}{style:#}"));
             }
             text.drawn(&line);
         }
@@ -313,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_cell_shows_its_worst_state() {
-        let of = |cell: MapCell| Glyph::of(Some(&cell)).character();
+        let of = |cell: MapCell| Glyph::of_cell(Some(&cell)).character();
         let glyphs = [
             of(cell(0, 64)),
             of(cell(1, 64)),
@@ -343,6 +385,6 @@ mod tests {
             }),
             '.'
         );
-        assert_eq!(Glyph::of(None).character(), '.');
+        assert_eq!(Glyph::of_cell(None).character(), '.');
     }
 }

@@ -59,41 +59,51 @@ impl View for PoolList {
 
     /// Writes a table of pools, with notes on what limits them.
     fn text(&self, text: &mut Text) {
-        let rows = self.pools.iter().map(PoolRow::Pool);
-        text.table(
-            rows.chain(self.outside.as_ref().map(PoolRow::Outside)),
-            pool_columns(text.page),
-        );
+        let mut rows: Vec<PoolRow<'_>> = self.pools.iter().map(PoolRow::Pool).collect();
+        rows.extend(self.outside.as_ref().map(PoolRow::Outside));
+        text.table(rows, pool_columns(text.page));
 
         // The notes are in the order of their kinds, and not of the pools.
         let mut notes: Vec<String> = Vec::new();
-        for pool in self.pools.iter().filter(|pool| pool.unknown.0 > 0) {
-            let name = &pool.name;
-            let are = if pool.unknown.0 == 1 {
-                "address is in a block that is"
-            } else {
-                "addresses are in blocks that are"
-            };
-            let unknown = thousands(pool.unknown);
-            notes.push(format!("{name}: {unknown} {are} corrupt or cannot be decoded"));
-        }
-        for pool in &self.pools {
-            if let Some([first, last]) = pool.cooled {
-                let cooling = Cooling {
-                    addresses: usize::try_from(pool.cooling.0).unwrap_or(usize::MAX),
-                    first,
-                    last,
-                };
-                notes.push(format!("{}: {}", pool.name, cool_down(&cooling)));
-            }
-        }
-        for pool in &self.pools {
-            if pool.enabled && !pool.limited_by.is_empty() {
-                notes.push(format!("{}: {}", pool.name, limits(pool)));
-            }
-        }
+        notes.extend(self.pools.iter().filter_map(note_on_unknown));
+        notes.extend(self.pools.iter().filter_map(note_on_cooldown));
+        notes.extend(self.pools.iter().filter_map(note_on_limits));
         text.notes(&notes);
     }
+}
+
+/// Formats how many addresses of a pool have an unknown state; `None` if none has.
+fn note_on_unknown(pool: &PoolView) -> Option<String> {
+    let name = &pool.name;
+    let number = thousands(pool.unknown);
+    match pool.unknown.0 {
+        0 => None,
+        1 => Some(format!(
+            "{name}: {number} address is in a block that is corrupt or cannot be decoded"
+        )),
+        _ => Some(format!(
+            "{name}: {number} addresses are in blocks that are corrupt or cannot be decoded"
+        )),
+    }
+}
+
+/// Formats how long addresses of a pool cool down; `None` if none does.
+fn note_on_cooldown(pool: &PoolView) -> Option<String> {
+    let [first, last] = pool.cooled?;
+    let cooling = Cooling {
+        addresses: usize::try_from(pool.cooling.0).unwrap_or(usize::MAX),
+        first,
+        last,
+    };
+    Some(format!("{}: {}", pool.name, cool_down(&cooling)))
+}
+
+/// Formats what limits a pool; `None` if nothing does, or if it is disabled anyway.
+fn note_on_limits(pool: &PoolView) -> Option<String> {
+    if !pool.enabled || pool.limited_by.is_empty() {
+        return None;
+    }
+    Some(format!("{}: {}", pool.name, limits(pool)))
 }
 
 /// Formats how many of the free addresses of a pool can be allocated, and the reasons why not all.
@@ -102,15 +112,15 @@ fn limits(pool: &PoolView) -> String {
     let Some(by_name) = pool.by_name else {
         return reasons;
     };
-    let number = thousands(by_name);
     if by_name.0 == 0 {
-        format!("not even pods that name the pool get an address: {reasons}")
-    } else if by_name.0 < pool.free.0 {
-        let all = thousands(pool.free);
-        format!("only pods that name the pool can get {number} of its {all} free addresses: {reasons}")
-    } else {
-        format!("only pods that name the pool can get its {number} free addresses: {reasons}")
+        return format!("not even pods that name the pool get an address: {reasons}");
     }
+    let number = thousands(by_name);
+    let mut addresses = format!("its {number} free addresses");
+    if by_name.0 < pool.free.0 {
+        addresses = format!("{number} of its {} free addresses", thousands(pool.free));
+    }
+    format!("only pods that name the pool can get {addresses}: {reasons}")
 }
 
 /// Formats how long addresses cool down, and the command that ends the cooldown at once.
@@ -194,16 +204,6 @@ impl View for BlockList {
     /// Writes a table of blocks.
     fn text(&self, text: &mut Text) {
         let page = text.page;
-        let number_unless_corrupt = |title, number: fn(&BlockView) -> u32| {
-            right(title, move |block: &BlockView| {
-                if block.problems.is_empty() {
-                    thousands(number(block))
-                } else {
-                    // The addresses of a corrupt block are unknown.
-                    "-".to_owned()
-                }
-            })
-        };
         let columns = vec![
             left("BLOCK", |block: &BlockView| block.cidr),
             left("POOL", |block: &BlockView| dash(block.pool.as_ref())).hidden(6),
@@ -218,21 +218,37 @@ impl View for BlockList {
                 .wide()
                 .if_any()
                 .hidden(1),
-            left("USE", move |block: &BlockView| {
-                if !block.problems.is_empty() {
-                    return "-".to_owned();
-                }
-                let usable = Count(block.total.0.saturating_sub(block.reserved.into()));
-                let taken = Count(usable.0.saturating_sub(block.free.into()));
-                bar(taken, usable, page)
-            })
-            .wide(),
+            left("USE", move |block: &BlockView| use_of_block(block, page)).wide(),
             left("CLAIMED", |block: &BlockView| dash(block.claimed_at.as_ref())).wide(),
             left("SEQUENCE NUMBER", |block: &BlockView| dash(block.sequence_number)).wide(),
             left("PROBLEMS", |block: &BlockView| block.problems.join("; ")).if_any(),
         ];
         text.table(&self.blocks, columns);
     }
+}
+
+/// Creates a column with a number of addresses in each block. Those of a corrupt block are unknown.
+fn number_unless_corrupt<'a>(
+    title: &'static str,
+    number: fn(&BlockView) -> u32,
+) -> Column<'a, &'a BlockView> {
+    right(title, move |block: &BlockView| {
+        if block.problems.is_empty() {
+            thousands(number(block))
+        } else {
+            "-".to_owned()
+        }
+    })
+}
+
+/// Draws the share of a block's usable addresses that is taken; a dash for a corrupt block.
+fn use_of_block(block: &BlockView, page: Page) -> String {
+    if !block.problems.is_empty() {
+        return "-".to_owned();
+    }
+    let usable = Count(block.total.0.saturating_sub(block.reserved.into()));
+    let taken = Count(usable.0.saturating_sub(block.free.into()));
+    bar(taken, usable, page)
 }
 
 /// Creates the table of pool usage that is shown with the findings of a check.

@@ -18,6 +18,12 @@ const SPACES: usize = 6;
 /// The smallest width of the longest bar.
 const NARROW: usize = 8;
 
+/// The number of columns that the name and the highest value of a curve need beside it.
+const BESIDE_CURVE: usize = 30;
+/// A shorter curve would show too few points, and a longer one is hard to take in.
+const SHORTEST_CURVE: usize = 16;
+const LONGEST_CURVE: usize = 80;
+
 /// A bar with its name and its label.
 pub(super) struct Bar {
     pub name: String,
@@ -91,10 +97,10 @@ pub(super) fn curve(values: &[u64], highest: u64, width: usize) -> String {
 /// Returns the number of columns for a curve.
 pub(super) fn room(page: Page) -> usize {
     let columns = match page.width {
-        Some(width) => usize::from(width).saturating_sub(30),
+        Some(width) => usize::from(width).saturating_sub(BESIDE_CURVE),
         None => WIDE,
     };
-    columns.clamp(16, 80)
+    columns.clamp(SHORTEST_CURVE, LONGEST_CURVE)
 }
 
 #[cfg(test)]

@@ -2,21 +2,22 @@
 
 use calipam_simulate::answer::{Cause, CauseRow, Clashes, Sighting};
 
-use super::heading;
+use super::write_heading;
 use crate::render::column::{Column, left, right};
 use crate::render::output::Text;
 use crate::render::text::{dash, thousands};
 
 /// Writes a table of causes, and the findings after each of them.
 pub(super) fn write(clashes: &Clashes, text: &mut Text) {
-    heading(text, "Causes of duplicate addresses");
+    write_heading(text, "Causes of duplicate addresses");
     text.table(&clashes.causes, columns());
     for row in clashes.causes.iter().filter(|row| row.cause != Cause::None) {
         text.blank();
-        text.line(format!("Checks after: {}", words(row.cause)));
-        match row.findings.as_slice() {
-            [] => text.drawn("  no finding"),
-            findings => text.table(findings, finding_columns()),
+        text.line(format!("Checks after: {}", words_of_cause(row.cause)));
+        if row.findings.is_empty() {
+            text.drawn("  no finding");
+        } else {
+            text.table(&row.findings, finding_columns());
         }
     }
     text.blank();
@@ -29,7 +30,7 @@ pub(super) fn write(clashes: &Clashes, text: &mut Text) {
 /// Returns the columns of the table of causes.
 pub(super) fn columns<'a>() -> Vec<Column<'a, &'a CauseRow>> {
     vec![
-        left("CAUSE", |row: &CauseRow| words(row.cause)),
+        left("CAUSE", |row: &CauseRow| words_of_cause(row.cause)),
         right("RUNS", |row: &CauseRow| thousands(row.runs)),
         right("WITH CLASH", |row: &CauseRow| thousands(row.runs_with_clash)),
         right("CLASHES", |row: &CauseRow| thousands(row.clashes)),
@@ -50,7 +51,7 @@ pub(super) fn finding_columns<'a>() -> Vec<Column<'a, &'a Sighting>> {
 }
 
 /// Describes a cause of duplicate addresses.
-pub(super) fn words(cause: Cause) -> &'static str {
+pub(super) fn words_of_cause(cause: Cause) -> &'static str {
     match cause {
         Cause::None => "none, for comparison",
         Cause::OldBackup => "etcd restored from an old backup",

@@ -4,7 +4,7 @@ use calipam_simulate::Micros;
 use calipam_simulate::answer::{Course, Failure, Point};
 
 use super::runs::{HIGHEST, LOWEST};
-use super::{bars, heading};
+use super::{bars, write_heading};
 use crate::render::column::{left, right};
 use crate::render::output::Text;
 use crate::render::table::Grid;
@@ -12,49 +12,36 @@ use crate::render::text::{count, thousands};
 
 /// Writes how long the addresses of a failed node stay taken.
 pub(super) fn write(failure: &Failure, text: &mut Text) {
-    heading(text, "Addresses of a node that fails");
+    write_heading(text, "Addresses of a node that fails");
     text.line(headline(failure));
     text.blank();
     text.grid(table(failure));
 
-    let end = match failure.with_collector.points.last() {
+    text.blank();
+    text.line(format!("From the failure to {} after it:", end(failure)));
+    let on = &failure.with_collector;
+    let off = &failure.without_collector;
+    curve("held, collector on", on, |point| point.held, text);
+    curve("held, collector off", off, |point| point.held, text);
+    curve("not running", on, |point| point.waiting, text);
+}
+
+/// Returns the time from the failure to the end of the courses; 0 if they have no points.
+pub(super) fn end(failure: &Failure) -> Micros {
+    match failure.with_collector.points.last() {
         Some(point) => point.after,
         None => Micros::default(),
-    };
-    text.blank();
-    text.line(format!("From the failure to {end} after it:"));
-    for (name, course) in courses(failure) {
-        curve(
-            &format!("held, collector {name}"),
-            course,
-            |point| point.held,
-            text,
-        );
     }
-    curve(
-        "not running",
-        &failure.with_collector,
-        |point| point.waiting,
-        text,
-    );
 }
 
 /// Creates a table with a row for each course. If there are several runs, two further rows contain the lowest and the
 /// highest values.
 pub(super) fn table(failure: &Failure) -> Grid {
-    let mut rows = Vec::new();
-    for (position, (name, course)) in courses(failure).into_iter().enumerate() {
-        rows.push((name, course));
-        // The courses of a range are in the same order.
-        if let Some(range) = &failure.range {
-            let (_, lowest) = courses(&range.lowest)[position];
-            let (_, highest) = courses(&range.highest)[position];
-            rows.push((LOWEST, lowest));
-            rows.push((HIGHEST, highest));
-        }
-    }
+    let mut rows = rows_of_course("on", failure, |failure| &failure.with_collector);
+    rows.extend(rows_of_course("off", failure, |failure| {
+        &failure.without_collector
+    }));
 
-    type Row<'a> = (&'static str, &'a Course);
     let last = |course: &Course| course.points.last().copied().unwrap_or_default();
     let columns = vec![
         left("COLLECTOR", |(name, _): Row<'_>| name),
@@ -74,11 +61,21 @@ pub(super) fn table(failure: &Failure) -> Grid {
     Grid::fixed(rows, columns)
 }
 
-fn courses(failure: &Failure) -> [(&'static str, &Course); 2] {
-    [
-        ("on", &failure.with_collector),
-        ("off", &failure.without_collector),
-    ]
+/// A course, with the text of its first cell.
+type Row<'a> = (&'static str, &'a Course);
+
+/// Returns the row of a course and, if there are several runs, the rows of its lowest and highest values.
+fn rows_of_course<'a>(
+    collector: &'static str,
+    failure: &'a Failure,
+    course: fn(&Failure) -> &Course,
+) -> Vec<Row<'a>> {
+    let mut rows = vec![(collector, course(failure))];
+    if let Some(range) = &failure.range {
+        rows.push((LOWEST, course(&range.lowest)));
+        rows.push((HIGHEST, course(&range.highest)));
+    }
+    rows
 }
 
 /// Names the node that fails, and the time of its removal.

@@ -64,16 +64,9 @@ impl Answers {
 
     /// Returns the number of runs of each scenario: the largest that any answer has. Clashes are left out, since they
     /// have a number of their own.
-    fn runs(&self) -> u64 {
-        let first_of_scale = self.scale.as_ref().and_then(|scale| scale.rows.first());
-        let first_size = self.block_sizes.as_ref().and_then(|sizes| sizes.rows.first());
-        let first_of_sizes = first_size.map(|row| &row.run);
-
+    fn number_of_runs(&self) -> u64 {
         let mut runs = 1;
-        for run in [self.run.as_ref(), first_of_scale, first_of_sizes]
-            .into_iter()
-            .flatten()
-        {
+        for run in self.sample_runs() {
             // A single run has no range.
             if let Some(range) = &run.range {
                 runs = runs.max(range.runs);
@@ -90,43 +83,71 @@ impl Answers {
         runs
     }
 
+    /// Returns a run of each answer. All rows of an answer have the same number of runs, so the first stands for them.
+    fn sample_runs(&self) -> Vec<&Run> {
+        let mut runs: Vec<&Run> = Vec::new();
+        if let Some(run) = &self.run {
+            runs.push(run);
+        }
+        if let Some(scale) = &self.scale {
+            runs.extend(scale.rows.first());
+        }
+        if let Some(block_sizes) = &self.block_sizes {
+            runs.extend(block_sizes.rows.first().map(|row| &row.run));
+        }
+        runs
+    }
+
     /// Formats the scenario in one line: nodes, pods, pools, seeds and latency.
     fn headline(&self) -> String {
         let scenario = &self.scenario;
-        let nodes = scenario.node_count() as usize;
-        let pools = scenario.pools();
-        let running = match &scenario.start {
-            Some(start) if !start.pods.is_empty() => {
-                format!(", {} running", count(start.pods.len(), "pod", "pods"))
-            }
-            _ => String::new(),
-        };
-        let pool_word = if pools.len() == 1 { "pool" } else { "pools" };
-        let pools = list(
-            pools
-                .iter()
-                .map(|pool| format!("{} (/{})", pool.cidr, pool.block_size)),
-        );
-        let seeds = match self.runs() {
-            1 => format!("seed {}", scenario.seed),
-            runs => format!(
-                "{runs} runs with seeds from {}, pods per node vary by {SPREAD} %",
-                scenario.seed
-            ),
-        };
-        let latency = match scenario.latency.as_str() {
-            "" => "latency assumed".to_owned(),
-            given => format!("latency {given}, else assumed"),
+        let nodes = count(scenario.node_count() as usize, "node", "nodes");
+        let latency = if scenario.latency.is_empty() {
+            "latency assumed".to_owned()
+        } else {
+            format!("latency {}, else assumed", scenario.latency)
         };
         format!(
-            "Simulated by calipam {}: {} on {}, {} pods created at {}{running}; {pool_word} {pools}; {seeds}; {latency}",
+            "Simulated by calipam {}: {nodes} on {}, {}; {}; {}; {latency}",
             self.version,
-            count(nodes, "node", "nodes"),
             scenario.datastore,
-            thousands(scenario.pod_count()),
-            scenario.arrival(),
+            words_of_pods(scenario),
+            words_of_pools(scenario),
+            self.words_of_seeds(),
         )
     }
+
+    /// Formats `seed 1` or, if each scenario ran several times, their number with the first seed.
+    fn words_of_seeds(&self) -> String {
+        let seed = self.scenario.seed;
+        match self.number_of_runs() {
+            1 => format!("seed {seed}"),
+            runs => format!("{runs} runs with seeds from {seed}, pods per node vary by {SPREAD} %"),
+        }
+    }
+}
+
+/// Formats `1,000 pods created at …`, with the number of pods that run before.
+fn words_of_pods(scenario: &Scenario) -> String {
+    let pods = thousands(scenario.pod_count());
+    let mut words = format!("{pods} pods created at {}", scenario.arrival());
+    if let Some(start) = &scenario.start
+        && !start.pods.is_empty()
+    {
+        let running = count(start.pods.len(), "pod", "pods");
+        words.push_str(&format!(", {running} running"));
+    }
+    words
+}
+
+/// Formats `pool 10.244.0.0/16 (/26)`, each with its block size.
+fn words_of_pools(scenario: &Scenario) -> String {
+    let mut pools = Vec::new();
+    for pool in scenario.pools() {
+        pools.push(format!("{} (/{})", pool.cidr, pool.block_size));
+    }
+    let word = if pools.len() == 1 { "pool" } else { "pools" };
+    format!("{word} {}", list(pools))
 }
 
 impl Document for Answers {
@@ -164,12 +185,12 @@ impl Document for Answers {
 }
 
 /// Writes a heading after an empty line.
-fn heading(text: &mut Text, heading: &str) {
+fn write_heading(text: &mut Text, heading: &str) {
     text.blank();
     text.styled(clap::builder::styling::Style::new().bold(), heading);
 }
 
 /// Formats a percentage as `12.5`.
-fn share(percent: f64) -> String {
+fn percentage(percent: f64) -> String {
     format!("{percent:.1}")
 }

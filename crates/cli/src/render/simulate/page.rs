@@ -83,11 +83,12 @@ fn number(number: u64) -> Value {
     }
 }
 
-fn three(times: &Times) -> Vec<Value> {
+fn values_of_times(times: &Times) -> Vec<Value> {
     vec![time(times.median), time(times.p99), time(times.worst)]
 }
 
-const THREE: [&str; 3] = ["median", "99 %", "worst"];
+/// The names of the series of a chart of times, in the order of [`values_of_times`].
+const TIMES: [&str; 3] = ["median", "99 %", "worst"];
 
 /// The names of the series of a chart with only one series.
 const UNNAMED: [&str; 1] = [""];
@@ -112,7 +113,7 @@ fn scale_section(scale: &Scale) -> Markup {
     let mut requests = Vec::new();
     for run in &scale.rows {
         let adds = &run.adds;
-        times.push((thousands(run.nodes), three(&adds.time)));
+        times.push((thousands(run.nodes), values_of_times(&adds.time)));
         let in_own_block = number(adds.requests_in_own_block.median);
         let with_new_block = number(adds.requests_with_list.median);
         requests.push((thousands(run.nodes), vec![in_own_block, with_new_block]));
@@ -120,7 +121,7 @@ fn scale_section(scale: &Scale) -> Markup {
     html! {
         h2 { "ADD latency by cluster size" }
         (grid(scale_table(scale)))
-        (svg::bars("Time per ADD, by number of nodes", &THREE, &times))
+        (svg::bars("Time per ADD, by number of nodes", &TIMES, &times))
         (svg::bars("Requests per ADD, by number of nodes", &["in own block", "with a new block"], &requests))
     }
 }
@@ -141,12 +142,12 @@ fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow>) -> Markup {
     let mut routes = Vec::new();
     for BlockSizeRow { block_size, run, .. } in rows {
         let name = format!("/{block_size}");
-        times.push((name.clone(), three(&run.adds.time)));
+        times.push((name.clone(), values_of_times(&run.adds.time)));
         wasted.push((name.clone(), vec![number(run.blocks.wasted)]));
         routes.push((name, vec![number(run.blocks.routes)]));
     }
     html! {
-        (svg::bars("Time per ADD, by block size", &THREE, &times))
+        (svg::bars("Time per ADD, by block size", &TIMES, &times))
         (svg::bars("Wasted addresses, by block size", &UNNAMED, &wasted))
         (svg::bars("Routes, by block size", &UNNAMED, &routes))
     }
@@ -154,37 +155,34 @@ fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow>) -> Markup {
 
 /// Draws the course of a node's failure, with the collector and without it.
 fn failure_section(failure: &Failure) -> Markup {
-    let end = match failure.with_collector.points.last() {
-        Some(point) => point.after,
-        None => Micros::default(),
-    };
-    // Positions are from 0 at the failure to 1 at the end.
-    let line = |name: &str, course: &Course, value: fn(&Point) -> u64| {
-        let mut points = Vec::new();
-        for point in &course.points {
-            let position = point.after.0 as f64 / end.0.max(1) as f64;
-            points.push((position, number(value(point))));
-        }
-        Line {
-            name: name.to_owned(),
-            points,
-        }
-    };
-    let lines = |value: fn(&Point) -> u64| {
+    let end = failure::end(failure);
+    let curves = |value: fn(&Point) -> u64| {
         [
-            line("collector on", &failure.with_collector, value),
-            line("collector off", &failure.without_collector, value),
+            curve("collector on", &failure.with_collector, end, value),
+            curve("collector off", &failure.without_collector, end, value),
         ]
     };
-
-    let held = lines(|point| point.held);
-    let waiting = lines(|point| point.waiting);
+    let held = curves(|point| point.held);
+    let waiting = curves(|point| point.waiting);
     html! {
         h2 { "Addresses of a node that fails" }
         p { (failure.node) ": " (thousands(failure.held)) " addresses held when it failed." }
         (grid(failure::table(failure)))
         (svg::lines("Addresses that the node holds after its failure", &end.to_string(), &held))
         (svg::lines("Pods that should be running but are not", &end.to_string(), &waiting))
+    }
+}
+
+/// Creates the curve of a number. The positions of its points are from 0 at the failure to 1 at the end.
+fn curve(name: &str, course: &Course, end: Micros, value: fn(&Point) -> u64) -> Line {
+    let mut points = Vec::new();
+    for point in &course.points {
+        let position = point.after.0 as f64 / end.0.max(1) as f64;
+        points.push((position, number(value(point))));
+    }
+    Line {
+        name: name.to_owned(),
+        points,
     }
 }
 
@@ -199,7 +197,7 @@ fn clashes_section(Clashes { causes, .. }: &Clashes) -> Markup {
         (grid(Grid::fixed(causes, clashes::columns())))
         (svg::bars("Runs in which an address had two owners", &UNNAMED, &bars))
         @for row in causes.iter().filter(|row| !row.findings.is_empty()) {
-            h3 { "Checks after: " (clashes::words(row.cause)) }
+            h3 { "Checks after: " (clashes::words_of_cause(row.cause)) }
             (grid(Grid::fixed(&row.findings, clashes::finding_columns())))
         }
     }

@@ -3,7 +3,7 @@
 use calipam_simulate::answer::{BlockSizeRow, Run, Scale};
 
 use super::bars::{self, Bar};
-use super::{heading, share};
+use super::{percentage, write_heading};
 use crate::render::column::{HIDDEN_FIRST, left, right};
 use crate::render::output::Text;
 use crate::render::table::Grid;
@@ -11,7 +11,7 @@ use crate::render::text::thousands;
 
 /// Writes the latency of an ADD by the number of nodes.
 pub(super) fn write_scale(scale: &Scale, text: &mut Text) {
-    heading(text, "ADD latency by cluster size");
+    write_heading(text, "ADD latency by cluster size");
     text.grid(scale_table(scale));
     let bars = scale.rows.iter().map(|run| Bar {
         name: thousands(run.nodes),
@@ -77,7 +77,7 @@ pub(super) fn scale_table(scale: &Scale) -> Grid {
 
 /// Writes the results of the same cluster with each block size.
 pub(super) fn write_block_sizes(rows: &[BlockSizeRow], text: &mut Text) {
-    heading(text, "The cluster with each block size");
+    write_heading(text, "The cluster with each block size");
     text.grid(size_table(rows.iter().map(|row| (row, None))));
     let wasted = rows
         .iter()
@@ -121,12 +121,12 @@ pub(super) fn size_table<'a>(rows: impl Iterator<Item = (&'a BlockSizeRow, Optio
         right("BLOCKS", |row: SizeRow<'_>| thousands(row.run.blocks.blocks)).hidden(4),
         right("WASTED", |row: SizeRow<'_>| thousands(row.run.blocks.wasted)),
         right("WASTED %", |row: SizeRow<'_>| {
-            share(row.run.blocks.wasted_percent)
+            percentage(row.run.blocks.wasted_percent)
         })
         .hidden(5),
         right("ROUTES", |row: SizeRow<'_>| thousands(row.run.blocks.routes)),
         right("BORROWED %", |row: SizeRow<'_>| {
-            share(row.run.blocks.borrowed_percent)
+            percentage(row.run.blocks.borrowed_percent)
         }),
         right("STRANDED", |row: SizeRow<'_>| {
             thousands(row.run.blocks.stranded_nodes)

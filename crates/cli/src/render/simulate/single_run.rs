@@ -2,16 +2,17 @@
 
 use calipam_simulate::answer::{Requests, Run, Times};
 
-use super::{heading, share};
+use super::{percentage, write_heading};
 use crate::render::column::{left, right};
 use crate::render::output::Text;
 use crate::render::text::{escape, thousands};
 
 /// Writes the result of one scenario; of several runs, in a table.
 pub(super) fn write(run: &Run, text: &mut Text) {
-    heading(text, "Result");
+    write_heading(text, "Result");
+    let indent = 2;
     for line in lines(run) {
-        text.hanging(2, line);
+        text.hanging(indent, line);
     }
     if run.range.is_some() {
         text.blank();
@@ -54,7 +55,7 @@ pub(super) fn lines(run: &Run) -> Vec<String> {
             "Blocks: {}, with {} addresses in total, {} % of them wasted; {} routes; {} addresses borrowed; maximum blocks on a node: {}",
             thousands(blocks.blocks),
             thousands(blocks.addresses),
-            share(blocks.wasted_percent),
+            percentage(blocks.wasted_percent),
             thousands(blocks.routes),
             thousands(blocks.borrowed),
             blocks.max_blocks_of_node

@@ -9,6 +9,12 @@ const LEFT: f64 = 76.0;
 const BOTTOM: f64 = 34.0;
 const TOP: f64 = 12.0;
 const RIGHT: f64 = 12.0;
+/// The size of the area in which values are drawn, and the height of its lower edge, where the values are 0.
+const AREA_WIDTH: f64 = WIDTH - LEFT - RIGHT;
+const AREA_HEIGHT: f64 = HEIGHT - TOP - BOTTOM;
+const ZERO: f64 = HEIGHT - BOTTOM;
+/// The height of the labels below the area.
+const LABELS: f64 = HEIGHT - 14.0;
 
 /// A number with its label.
 #[derive(Clone, Debug)]
@@ -26,8 +32,8 @@ pub(super) struct Line {
 
 /// Draws bars in groups. Each group has a name, and a value for each series.
 pub(super) fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]) -> Markup {
-    let top = Top::of(groups.iter().flat_map(|(_, values)| values));
-    let group_width = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
+    let top = Top::of_values(groups.iter().flat_map(|(_, values)| values));
+    let group_width = AREA_WIDTH / groups.len().max(1) as f64;
     // The bars take four fifths of a group, and a tenth on each side separates it from others.
     let width = group_width * 0.8 / series.len().max(1) as f64;
     html! {
@@ -38,13 +44,13 @@ pub(super) fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]
                 @for (group, (name, values)) in groups.iter().enumerate() {
                     @let begin = LEFT + group_width * group as f64 + group_width * 0.1;
                     @for (place, value) in values.iter().enumerate() {
-                        @let height = share(value.number, top.number) * (HEIGHT - TOP - BOTTOM);
-                        rect class=(format!("s{place}")) x=(round(begin + width * place as f64)) y=(round(HEIGHT - BOTTOM - height))
+                        @let height = share(value.number, top.number) * AREA_HEIGHT;
+                        rect class=(format!("s{place}")) x=(round(begin + width * place as f64)) y=(round(ZERO - height))
                             width=(round(width * 0.94)) height=(round(height)) {
                             title { (name) ": " (series.get(place).copied().unwrap_or_default()) " " (value.text) }
                         }
                     }
-                    text.label x=(round(begin + group_width * 0.4)) y=(round(HEIGHT - 14.0)) text-anchor="middle" { (name) }
+                    text.label x=(round(begin + group_width * 0.4)) y=(round(LABELS)) text-anchor="middle" { (name) }
                 }
             }
         }
@@ -54,7 +60,7 @@ pub(super) fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]
 /// Draws curves over the same period. `end` labels the end of the period.
 pub(super) fn lines(title: &str, end: &str, lines: &[Line]) -> Markup {
     let points = lines.iter().flat_map(|line| &line.points);
-    let top = Top::of(points.map(|(_, value)| value));
+    let top = Top::of_values(points.map(|(_, value)| value));
     let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
     html! {
         figure {
@@ -64,8 +70,8 @@ pub(super) fn lines(title: &str, end: &str, lines: &[Line]) -> Markup {
                 @for (place, line) in lines.iter().enumerate() {
                     polyline class=(format!("l{place}")) points=(path(line, top.number)) { title { (line.name) } }
                 }
-                text.label x=(LEFT) y=(HEIGHT - 14.0) { "0" }
-                text.label x=(WIDTH - RIGHT) y=(HEIGHT - 14.0) text-anchor="end" { (end) }
+                text.label x=(LEFT) y=(LABELS) { "0" }
+                text.label x=(WIDTH - RIGHT) y=(LABELS) text-anchor="end" { (end) }
             }
         }
     }
@@ -79,7 +85,7 @@ struct Top<'a> {
 
 impl<'a> Top<'a> {
     /// Returns the number and the label of the highest value; 0 and an empty label without values.
-    fn of(values: impl Iterator<Item = &'a Value>) -> Self {
+    fn of_values(values: impl Iterator<Item = &'a Value>) -> Self {
         match values.max_by(|first, second| first.number.total_cmp(&second.number)) {
             Some(highest) => Self {
                 number: highest.number.max(0.0),
@@ -98,8 +104,8 @@ fn path(line: &Line, highest: f64) -> String {
     let mut text = String::new();
     let mut last_y = None;
     for (position, value) in &line.points {
-        let x = LEFT + position * (WIDTH - LEFT - RIGHT);
-        let y = HEIGHT - BOTTOM - share(value.number, highest) * (HEIGHT - TOP - BOTTOM);
+        let x = LEFT + position * AREA_WIDTH;
+        let y = ZERO - share(value.number, highest) * AREA_HEIGHT;
         // The corner of the step: this point's place at the last one's height.
         if let Some(last_y) = last_y {
             text.push_str(&format!("{},{} ", round(x), round(last_y)));
@@ -113,10 +119,10 @@ fn path(line: &Line, highest: f64) -> String {
 /// Draws the axes, with labels for zero and the highest value.
 fn axes(top: &str) -> Markup {
     html! {
-        line.axis x1=(LEFT) y1=(TOP) x2=(LEFT) y2=(HEIGHT - BOTTOM) {}
-        line.axis x1=(LEFT) y1=(HEIGHT - BOTTOM) x2=(WIDTH - RIGHT) y2=(HEIGHT - BOTTOM) {}
+        line.axis x1=(LEFT) y1=(TOP) x2=(LEFT) y2=(ZERO) {}
+        line.axis x1=(LEFT) y1=(ZERO) x2=(WIDTH - RIGHT) y2=(ZERO) {}
         text.label x=(LEFT - 6.0) y=(TOP + 8.0) text-anchor="end" { (top) }
-        text.label x=(LEFT - 6.0) y=(HEIGHT - BOTTOM) text-anchor="end" { "0" }
+        text.label x=(LEFT - 6.0) y=(ZERO) text-anchor="end" { "0" }
     }
 }
 

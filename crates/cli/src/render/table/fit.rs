@@ -9,6 +9,9 @@ use crate::render::wrap::{longest_word, round, shorten_handles};
 /// The width that a column of a short table keeps if its words are cut.
 const NARROWEST: usize = 24;
 
+/// The number of columns whose words are cut before any column is hidden: the last one, which usually has sentences.
+const LAST: usize = 1;
+
 /// A table that fits its page, as far as possible.
 pub(super) struct Fit {
     /// The widths of the columns, if cells have to be wrapped; `None` if each column is as wide as its widest cell.
@@ -25,8 +28,8 @@ impl Grid {
         Fit { widths, hidden }
     }
 
-    /// Finds widths of the columns that fit the page: first shortens the last column, then cuts all, then hides some.
-    /// `None` if the table fits as it is.
+    /// Finds widths of the columns that fit the page: first shortens the last column, then all, then hides some. `None`
+    /// if the table fits as it is, or if nothing makes it fit.
     fn fitting_widths(&mut self, page: Page, hidden: &mut Vec<&'static str>) -> Option<Vec<usize>> {
         let room = usize::from(page.width?);
         let natural = self.widths(display_width);
@@ -35,24 +38,32 @@ impl Grid {
         }
         // A wide table shows everything, so nothing is cut or hidden.
         if page.wide {
-            return self.fitted(room, 0);
+            let none = 0;
+            return self.fitted(room, none);
         }
 
         let last = self.columns.len().saturating_sub(1);
-        self.shorten_last(room.saturating_sub(total(&natural[..last]) + GAP).max(NARROWEST));
-        if let Some(widths) = self.fitted(room, 1) {
+        let room_of_last = room.saturating_sub(total(&natural[..last]) + GAP);
+        self.shorten_last(room_of_last.max(NARROWEST));
+        if let Some(widths) = self.fitted(room, LAST) {
             return Some(widths);
         }
-
         self.shorten();
+        self.hide_until_fitted(room, hidden)
+    }
+
+    /// Hides one column after the other until the others fit, and returns their widths. If no more can be hidden, words
+    /// in all columns are cut; `None` if the table is still too wide.
+    fn hide_until_fitted(&mut self, room: usize, hidden: &mut Vec<&'static str>) -> Option<Vec<usize>> {
         loop {
-            if let Some(widths) = self.fitted(room, 1) {
+            if let Some(widths) = self.fitted(room, LAST) {
                 return Some(widths);
             }
-            match self.next_to_hide() {
-                Some(position) => hidden.push(self.columns.remove(position).title),
-                None => return self.fitted(room, self.columns.len()),
-            }
+            let Some(position) = self.next_to_hide() else {
+                let all = self.columns.len();
+                return self.fitted(room, all);
+            };
+            hidden.push(self.columns.remove(position).title);
         }
     }
 

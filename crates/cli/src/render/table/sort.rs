@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use calipam_check::Severity;
 use calipam_model::IpNet;
 
-use super::Grid;
+use super::{Cells, Grid};
 use crate::render::text::join;
 
 impl Grid {
@@ -16,37 +16,41 @@ impl Grid {
     /// # Errors
     /// If no column has this name. Its case does not matter, and spaces can be written as `-` or `_`.
     pub(super) fn sort(&mut self, wanted: &str) -> Result<(), String> {
-        let (name, descends) = match wanted.strip_prefix('-') {
-            Some(name) => (name, true),
-            None => (wanted, false),
-        };
-        let normalized = |name: &str| name.replace(['-', '_'], " ").to_lowercase();
-        let mut columns = self.columns.iter();
-        let Some(sorted_by) = columns.find(|column| normalized(column.title) == normalized(name)) else {
-            let titles: Vec<&str> = self.columns.iter().map(|column| column.title).collect();
-            return Err(format!(
-                "--sort-by: there is no column \"{name}\", only {}",
-                join(&titles)
-            ));
-        };
+        let descends = wanted.starts_with('-');
+        let name = wanted.strip_prefix('-').unwrap_or(wanted);
+        let sorted_by = self.column_named(name)?;
+        let cell = |row: usize| sorted_by.cells[row].0.as_str();
 
         let mut order: Vec<usize> = (0..self.rows).collect();
-        let cell = |row: usize| sorted_by.cells[row].0.as_str();
         order.sort_by(|first, second| compare(cell(*first), cell(*second), descends));
         for column in &mut self.columns {
-            column.cells = order
-                .iter()
-                .map(|row| std::mem::take(&mut column.cells[*row]))
-                .collect();
+            let cells = order.iter().map(|row| std::mem::take(&mut column.cells[*row]));
+            column.cells = cells.collect();
         }
         Ok(())
+    }
+
+    /// Returns the column with a name, written as [`Self::sort`] allows.
+    ///
+    /// # Errors
+    /// If there is none. The message lists the columns.
+    fn column_named(&self, name: &str) -> Result<&Cells, String> {
+        let normalized = |name: &str| name.replace(['-', '_'], " ").to_lowercase();
+        let wanted = normalized(name);
+        let mut columns = self.columns.iter();
+        if let Some(column) = columns.find(|column| normalized(column.title) == wanted) {
+            return Ok(column);
+        }
+        let titles: Vec<&str> = self.columns.iter().map(|column| column.title).collect();
+        let titles = join(&titles);
+        Err(format!("--sort-by: there is no column \"{name}\", only {titles}"))
     }
 }
 
 /// Compares two cells. Cells without a value are the last ones in both directions.
 fn compare(first: &str, second: &str, descends: bool) -> Ordering {
-    let first = SortKey::of(first);
-    let second = SortKey::of(second);
+    let first = SortKey::of_cell(first);
+    let second = SortKey::of_cell(second);
     // `None` is the greatest key, so it must not be reversed.
     let both_have_values = first != SortKey::None && second != SortKey::None;
     if descends && both_have_values {
@@ -68,7 +72,7 @@ enum SortKey<'a> {
 
 impl<'a> SortKey<'a> {
     /// Returns the sort key of a cell, by the form of its text.
-    fn of(cell: &'a str) -> Self {
+    fn of_cell(cell: &'a str) -> Self {
         if cell.is_empty() || cell == "-" {
             return Self::None;
         }
@@ -82,9 +86,9 @@ impl<'a> SortKey<'a> {
         if let Ok(network) = cell.parse() {
             return Self::Network(network);
         }
-        match cell.parse::<IpAddr>() {
-            Ok(address) => Self::Network(address.into()),
-            Err(_) => Self::Text(cell),
+        if let Ok(address) = cell.parse::<IpAddr>() {
+            return Self::Network(address.into());
         }
+        Self::Text(cell)
     }
 }

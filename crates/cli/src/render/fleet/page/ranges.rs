@@ -26,65 +26,77 @@ pub(super) fn section(report: &FleetReport) -> Markup {
     // Sorted by group and range. Clusters of different groups can have the same range without any conflict.
     let mut strips: BTreeMap<(Option<&str>, IpNet), Pools<'_>> = BTreeMap::new();
     for cluster in &report.clusters {
+        let group = cluster.group.as_deref();
         for pool in &cluster.pools.pools {
-            let usual_length = if cidr::is_v4(pool.cidr) {
-                STRIP_V4
-            } else {
-                STRIP_V6
-            };
-            // A pool that is larger than the usual range has a strip of its own size.
-            let length = usual_length.min(pool.cidr.prefix_len());
-            let Some(range) = cidr::block_around(pool.cidr.network(), length) else {
-                continue;
-            };
-            strips
-                .entry((cluster.group.as_deref(), range))
-                .or_default()
-                .push((pool, cluster));
+            if let Some(range) = range_of_strip(pool.cidr) {
+                strips.entry((group, range)).or_default().push((pool, cluster));
+            }
         }
     }
     html! {
         section #ranges {
             h2 { "Ranges" }
             p.dim { "Pools of all clusters: darker where enabled, lighter where disabled, red where pools of clusters that route to each other overlap." }
-            @for ((group, range), mut pools) in strips {
+            @for ((group, range), pools) in strips {
                 h3 { (range) @if let Some(group) = group { " in " (escape(group)) } }
-                (strip(range, &mut pools))
+                (strip(range, pools))
             }
         }
     }
 }
 
+/// Returns the range of the strip on which a pool is drawn; `None` if there is no range of its length.
+fn range_of_strip(pool: IpNet) -> Option<IpNet> {
+    let usual_length = if cidr::is_v4(pool) { STRIP_V4 } else { STRIP_V6 };
+    // A pool that is larger than the usual range has a strip of its own size.
+    let length = usual_length.min(pool.prefix_len());
+    cidr::block_around(pool.network(), length)
+}
+
+/// A line of a strip, with pools that do not overlap.
+#[derive(Default)]
+struct Line {
+    last_pool: Option<IpNet>,
+    segments: Vec<Markup>,
+}
+
+impl Line {
+    /// True if a pool overlaps none of the line. Pools are added in their order, so it can overlap only the last one.
+    fn has_room_for(&self, pool: IpNet) -> bool {
+        !self.last_pool.is_some_and(|last| cidr::overlap(last, pool))
+    }
+}
+
 /// Draws the pools of a range, on as many lines as overlaps need.
-fn strip(range: IpNet, pools: &mut Pools<'_>) -> Markup {
+fn strip(range: IpNet, mut pools: Pools<'_>) -> Markup {
     // Many clusters have the same disabled pools, which represent the ranges of other clusters. Only one of several
     // such pools is drawn.
     pools.sort_by_key(|(pool, cluster)| (pool.cidr, !pool.enabled, &cluster.name));
     pools.dedup_by(|(later, _), (first, _)| later.cidr == first.cidr && !later.enabled);
 
-    let mut lines: Vec<(Option<IpNet>, Vec<Markup>)> = Vec::new();
+    let mut lines: Vec<Line> = Vec::new();
     let mut left_out = 0;
-    for (pool, cluster) in pools.iter() {
-        // The pools are sorted, so a pool can overlap only the last one of a line.
-        let has_room = |last: &Option<IpNet>| match last {
-            Some(last) => !cidr::overlap(*last, pool.cidr),
-            None => true,
+    for (pool, cluster) in pools {
+        let Some(line) = line_with_room(&mut lines, pool.cidr) else {
+            left_out += 1;
+            continue;
         };
-        if !lines.iter().any(|(last, _)| has_room(last)) && lines.len() < LINES {
-            lines.push((None, Vec::new()));
-        }
-        match lines.iter_mut().find(|(last, _)| has_room(last)) {
-            Some((last, segments)) => {
-                *last = Some(pool.cidr);
-                segments.push(segment(range, pool, cluster));
-            }
-            None => left_out += 1,
-        }
+        line.last_pool = Some(pool.cidr);
+        line.segments.push(segment(range, pool, cluster));
     }
     html! {
-        @for (_, segments) in lines { div.strip { @for segment in segments { (segment) } } }
+        @for line in lines { div.strip { @for segment in line.segments { (segment) } } }
         @if left_out > 0 { p.dim { (left_out) " more pools overlap these." } }
     }
+}
+
+/// Returns the first line with room for a pool, which may be a new line. Returns `None` if the strip is full.
+fn line_with_room(lines: &mut Vec<Line>, pool: IpNet) -> Option<&mut Line> {
+    let has_room = lines.iter().any(|line| line.has_room_for(pool));
+    if !has_room && lines.len() < LINES {
+        lines.push(Line::default());
+    }
+    lines.iter_mut().find(|line| line.has_room_for(pool))
 }
 
 /// Draws a pool at its place in the range: red if it overlaps another cluster's, lighter if it is disabled.
@@ -114,6 +126,6 @@ fn offset(range: IpNet, inner: IpNet) -> u128 {
     match (range.network(), inner.network()) {
         (IpAddr::V4(begin), IpAddr::V4(inner)) => u128::from(u32::from(inner).saturating_sub(begin.into())),
         (IpAddr::V6(begin), IpAddr::V6(inner)) => u128::from(inner).saturating_sub(begin.into()),
-        _ => 0,
+        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => 0,
     }
 }

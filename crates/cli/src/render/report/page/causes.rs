@@ -1,6 +1,6 @@
 //! The section of the page about causes and cures.
 
-use calipam_check::{Code, Severity};
+use calipam_check::{Code, FindingKey, Severity};
 use calipam_plan::advice::{Advice, Cause, Cure};
 use maud::{Markup, html};
 
@@ -56,7 +56,7 @@ fn row(cluster: &str, cause: &Cause) -> Markup {
 /// Returns the cures of the findings with a code, at most [`MOST_CURES`]: the first cure of each of their causes or, if
 /// they have no cause, their own cures.
 pub(super) fn cures_of(advice: &Advice, code: Code) -> Vec<&Cure> {
-    let has_code = |findings: &[calipam_check::FindingKey]| findings.iter().any(|(other, _)| *other == code);
+    let has_code = |findings: &[FindingKey]| findings.iter().any(|(other, _)| *other == code);
     let mut cures: Vec<&Cure> = Vec::new();
     for cause in &advice.causes {
         if has_code(&cause.findings) {
@@ -64,11 +64,8 @@ pub(super) fn cures_of(advice: &Advice, code: Code) -> Vec<&Cure> {
         }
     }
     if cures.is_empty() {
-        for other in &advice.others {
-            if has_code(&other.of) {
-                cures.push(&other.cure);
-            }
-        }
+        let others = advice.others.iter().filter(|other| has_code(&other.of));
+        cures.extend(others.map(|other| &other.cure));
     }
     // Several causes can have the same cure.
     cures.dedup_by_key(|cure| &cure.remedy);

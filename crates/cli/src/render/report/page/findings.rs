@@ -52,12 +52,6 @@ fn row_of_kind(findings: &[Found<'_>], advice: &[&Advice]) -> Markup {
         ..
     } = *example;
 
-    let number_new = findings.iter().filter(|found| found.is_new_or_worse()).count();
-    let clusters: BTreeSet<usize> = findings.iter().map(|found| found.place).collect();
-    let cures = match advice.get(place) {
-        Some(advice) => cures_of(advice, finding.code),
-        None => Vec::new(),
-    };
     let message = finding.message();
     let short_message = shorten_handles(&message).unwrap_or(message);
 
@@ -65,14 +59,31 @@ fn row_of_kind(findings: &[Found<'_>], advice: &[&Advice]) -> Markup {
         tr {
             td class=(finding.severity) { (finding.severity) }
             td { (code(finding)) }
-            td.number {
-                a href="#findings" data-filter=(finding.code) title={ "show " (finding.code) } { (thousands(findings.len())) }
-                @if number_new > 0 { " (" (thousands(number_new)) " new)" }
-                @if clusters.len() > 1 { " in " (thousands(clusters.len())) " clusters" }
-            }
+            td.number { (number_of_findings(finding.code, findings)) }
             td { @if !cluster.is_empty() { (escape(cluster)) ": " } (escape(&short_message)) }
-            td { @if cures.is_empty() { (documented(finding.code)) } @for cure in &cures { (causes::repair(cure, cluster)) } }
+            td { (what_to_do(finding.code, cluster, advice.get(place).copied())) }
         }
+    }
+}
+
+/// Formats the number of the findings with a code, as a link that filters the list. If some are new, or they are in
+/// several clusters, adds these numbers.
+fn number_of_findings(code: Code, findings: &[Found<'_>]) -> Markup {
+    let number_new = findings.iter().filter(|found| found.is_new_or_worse()).count();
+    let clusters: BTreeSet<usize> = findings.iter().map(|found| found.place).collect();
+    html! {
+        a href="#findings" data-filter=(code) title={ "show " (code) } { (thousands(findings.len())) }
+        @if number_new > 0 { " (" (thousands(number_new)) " new)" }
+        @if clusters.len() > 1 { " in " (thousands(clusters.len())) " clusters" }
+    }
+}
+
+/// Formats the cures of the findings with a code or, if there are none, the advice in the code's documentation.
+fn what_to_do(code: Code, cluster: &str, advice: Option<&Advice>) -> Markup {
+    let cures = advice.map(|advice| cures_of(advice, code)).unwrap_or_default();
+    html! {
+        @if cures.is_empty() { (documented(code)) }
+        @for cure in &cures { (causes::repair(cure, cluster)) }
     }
 }
 
@@ -111,13 +122,12 @@ fn documented(code: Code) -> Markup {
 /// Returns the first sentence of a text without its full stop, or without the colon before a list. Returns `None` if
 /// the text is a single sentence.
 fn first_of_several_sentences(text: &str) -> Option<&str> {
-    let mut first_end: Option<usize> = None;
-    for end_of_sentence in [". ", ".\n", ":\n"] {
-        if let Some(found) = text.find(end_of_sentence) {
-            first_end = Some(first_end.map_or(found, |end| end.min(found)));
-        }
-    }
-    Some(&text[..first_end?])
+    let ends_of_sentences = [". ", ".\n", ":\n"];
+    let first_end = ends_of_sentences
+        .into_iter()
+        .filter_map(|end| text.find(end))
+        .min()?;
+    Some(&text[..first_end])
 }
 
 /// Creates the list of findings: the first ones of each code, some of them with evidence.
@@ -234,19 +244,19 @@ fn shares_of_codes(numbers: &BTreeMap<Code, usize>, places: usize) -> BTreeMap<C
 /// Divides `places` among codes with these numbers of findings, and returns the number of places of each code. Codes
 /// with few findings get a place for all of them, and the others equal shares.
 fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usize> {
-    let sum_up_to = |limit: usize| numbers.clone().map(|number| number.min(limit)).sum::<usize>();
-    // Searches for the largest share with which all fit, by halving the interval in which it is.
-    let mut low = 0;
-    let mut high = places;
-    while low < high {
-        let middle = (low + high).div_ceil(2);
-        if sum_up_to(middle) <= places {
-            low = middle
+    let fits = |share: usize| numbers.clone().map(|number| number.min(share)).sum::<usize>() <= places;
+    // Searches for the largest share that fits, by halving the interval in which it is.
+    let mut largest = 0;
+    let mut limit = places;
+    while largest < limit {
+        let middle = (largest + limit).div_ceil(2);
+        if fits(middle) {
+            largest = middle;
         } else {
-            high = middle - 1
+            limit = middle - 1;
         }
     }
-    numbers.map(|number| number.min(low)).collect()
+    numbers.map(|number| number.min(largest)).collect()
 }
 
 /// Creates the inputs that filter findings.
@@ -272,10 +282,11 @@ fn row(found: Found<'_>, is_detailed: bool) -> Markup {
         ..
     } = found;
     let subject = finding.subject.to_string();
-    let message = finding.message();
-    let kind = match finding.subject {
-        Subject::Address(_) => None,
-        _ => Some(finding.subject.kind()),
+    let is_address = matches!(finding.subject, Subject::Address(_));
+    let kind = if is_address {
+        None
+    } else {
+        Some(finding.subject.kind())
     };
     html! {
         tr data-kind=[kind] {
@@ -285,14 +296,25 @@ fn row(found: Found<'_>, is_detailed: bool) -> Markup {
             td class=[long(&subject)] { (escape(&subject)) }
             td {
                 @if let Some(change) = change && change.is_new_or_worse() { strong { (change) } " " }
-                @if is_detailed { details { summary { (escape(&message)) } (details(finding, cluster)) } } @else { (escape(&message)) }
+                (message(finding, cluster, is_detailed))
             }
         }
     }
 }
 
-fn details(finding: &Finding, cluster: &str) -> Markup {
-    html! { @if let Some(remedy) = finding.remedy() { (repair(&remedy, cluster)) } (evidence(&finding.evidence)) }
+/// Formats the message of a finding. The repair command and the evidence are folded below it, if it `is_detailed`.
+fn message(finding: &Finding, cluster: &str, is_detailed: bool) -> Markup {
+    let message = finding.message();
+    if !is_detailed {
+        return html! { (escape(&message)) };
+    }
+    html! {
+        details {
+            summary { (escape(&message)) }
+            @if let Some(remedy) = finding.remedy() { (repair(&remedy, cluster)) }
+            (evidence(&finding.evidence))
+        }
+    }
 }
 
 /// Creates the explanation of a code from its section in `docs/findings.md`.

@@ -35,7 +35,8 @@ const LIMITS: MapLimits = MapLimits {
 };
 
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
-    page(checked, None, out)
+    let live_version = None;
+    page(checked, live_version, out)
 }
 
 /// Writes a `serve` page, which has a form for questions, and reloads itself when the server has another version.
@@ -124,12 +125,17 @@ pub(in crate::render) fn sentence(
     is_whole: bool,
 ) -> String {
     // The severities are in order, the worst first.
-    match counts.iter().find(|(_, number)| **number > 0) {
-        Some((worst, _)) => format!("{verdict}; at worst, {}", explanation::meaning(*worst)),
-        None if !is_whole => format!("{verdict}, but not everything was read"),
-        None if verdict.starts_with("no new") => verdict.to_owned(),
-        None => format!("{verdict}, nothing to do"),
+    if let Some((worst, _)) = counts.iter().find(|(_, number)| **number > 0) {
+        return format!("{verdict}; at worst, {}", explanation::meaning(*worst));
     }
+    if !is_whole {
+        return format!("{verdict}, but not everything was read");
+    }
+    let leaves_out_known = verdict.starts_with("no new");
+    if leaves_out_known {
+        return verdict.to_owned();
+    }
+    format!("{verdict}, nothing to do")
 }
 
 /// Creates five tiles: the number of findings of each severity, and how full the fullest enabled pool is. `pools` has
@@ -138,20 +144,7 @@ pub(in crate::render) fn tiles<'a>(
     counts: &BTreeMap<Severity, usize>,
     pools: impl Iterator<Item = (&'a str, &'a PoolView)>,
 ) -> Markup {
-    let percent_taken = |pool: &PoolView| whole_percent(pool.usable_taken.0, pool.usable.0);
-    let mut fullest: Option<(&str, &PoolView)> = None;
-    for (cluster, pool) in pools {
-        if !pool.enabled {
-            continue;
-        }
-        let is_fuller = match fullest {
-            Some((_, other)) => percent_taken(pool) > percent_taken(other),
-            None => true,
-        };
-        if is_fuller {
-            fullest = Some((cluster, pool));
-        }
-    }
+    let fullest = fullest_pool(pools);
     html! {
         ul.tiles {
             @for severity in Severity::ALL {
@@ -168,4 +161,22 @@ pub(in crate::render) fn tiles<'a>(
             }
         }
     }
+}
+
+/// Returns the enabled pool with the highest percentage of taken addresses, with its cluster's name; the first of
+/// several. `None` if no pool is enabled.
+fn fullest_pool<'a>(pools: impl Iterator<Item = (&'a str, &'a PoolView)>) -> Option<(&'a str, &'a PoolView)> {
+    let mut fullest: Option<(&str, &PoolView)> = None;
+    for (cluster, pool) in pools {
+        let is_fuller = fullest.is_none_or(|(_, other)| percent_taken(pool) > percent_taken(other));
+        if pool.enabled && is_fuller {
+            fullest = Some((cluster, pool));
+        }
+    }
+    fullest
+}
+
+/// Returns the percentage of a pool's usable addresses that are taken; `None` if no address is usable.
+fn percent_taken(pool: &PoolView) -> Option<u8> {
+    whole_percent(pool.usable_taken.0, pool.usable.0)
 }

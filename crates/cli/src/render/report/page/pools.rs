@@ -53,14 +53,7 @@ pub(super) fn section(list: &PoolList) -> Markup {
             @if list.pools.is_empty() {
                 p { "There are no pools." }
             } @else {
-                div.scroll {
-                    table.cards {
-                        (head(&["Pool", "CIDR"], &NUMBERS, &["Use"]))
-                        tbody {
-                            @for pool in &list.pools { (row(pool)) }
-                        }
-                    }
-                }
+                div.scroll { (table_of_pools(&list.pools)) }
             }
             @for pool in list.pools.iter().filter(|pool| !pool.limited_by.is_empty()) {
                 p.dim {
@@ -80,6 +73,16 @@ pub(super) fn section(list: &PoolList) -> Markup {
     }
 }
 
+/// Creates the table of pools.
+fn table_of_pools(pools: &[PoolView]) -> Markup {
+    html! {
+        table.cards {
+            (head(&["Pool", "CIDR"], &NUMBERS, &["Use"]))
+            tbody { @for pool in pools { (row(pool)) } }
+        }
+    }
+}
+
 /// Draws the row of a pool: its numbers, and a bar with the shares of its addresses.
 fn row(pool: &PoolView) -> Markup {
     let total = pool.total.0.max(1) as f64;
@@ -91,28 +94,19 @@ fn row(pool: &PoolView) -> Markup {
         ("unknown", pool.unknown.0),
     ];
 
-    // The number as it is shown, and all its digits if they are left out.
-    let cell = |number: u128| {
-        let digits = if number >= LONG_NUMBER {
-            Some(thousands(number))
-        } else {
-            None
-        };
-        (short(number), digits)
-    };
     let allocatable = match &pool.allocatable {
-        Some(number) => cell(number.0),
+        Some(number) => short_and_full(number.0),
         None => ("?".to_owned(), None),
     };
     let numbers = [
-        cell(pool.blocks as u128),
-        cell(pool.total.0),
-        cell(pool.in_use.0),
+        short_and_full(pool.blocks as u128),
+        short_and_full(pool.total.0),
+        short_and_full(pool.in_use.0),
         (percent(pool.usable_taken, pool.usable), None),
-        cell(pool.cooling.0),
-        cell(reserved),
-        cell(pool.unknown.0),
-        cell(pool.free.0),
+        short_and_full(pool.cooling.0),
+        short_and_full(reserved),
+        short_and_full(pool.unknown.0),
+        short_and_full(pool.free.0),
         allocatable,
     ];
 
@@ -136,6 +130,12 @@ fn row(pool: &PoolView) -> Markup {
             }
         }
     }
+}
+
+/// Returns a number as a cell shows it, and all its digits if these are left out there.
+fn short_and_full(number: u128) -> (String, Option<String>) {
+    let digits = (number >= LONG_NUMBER).then(|| thousands(number));
+    (short(number), digits)
 }
 
 /// Creates the section with the maps of pools, and their legend.
@@ -213,7 +213,7 @@ fn block_row(block: &MappedBlock) -> Markup {
     let owner = block.owner.as_ref().map(ToString::to_string).unwrap_or_default();
     let number = |wanted| block.states.iter().filter(|state| **state == wanted).count();
     html! {
-        tr data-states=(runs(&block.states)) {
+        tr data-states=(run_lengths(&block.states)) {
             td { (block.cidr) }
             td class=[long(&owner)] { (escape(&owner)) }
             @if block.states.is_empty() { td colspan="3" { "cannot be decoded, or corrupt" } } @else {
@@ -225,18 +225,23 @@ fn block_row(block: &MappedBlock) -> Markup {
 
 /// Encodes the states of a block's addresses as run lengths, such as `u40f24` for 40 in use and then 24 free. The
 /// script decodes them.
-fn runs(states: &[AddressState]) -> String {
-    let letter = |state: &AddressState| match state {
+fn run_lengths(states: &[AddressState]) -> String {
+    let mut text = String::new();
+    for run in states.chunk_by(|state, next| state == next) {
+        text.push_str(&format!("{}{}", letter(run[0]), run.len()));
+    }
+    text
+}
+
+/// Returns the letter that stands for a state in the data of the script. An address in a block has no other states
+/// than these four.
+fn letter(state: AddressState) -> char {
+    match state {
         AddressState::Allocated => 'u',
         AddressState::Cooling => 'c',
         AddressState::WindowsReserved => 'w',
-        _ => 'f',
-    };
-    let mut text = String::new();
-    for run in states.chunk_by(|state, next| state == next) {
-        text.push_str(&format!("{}{}", letter(&run[0]), run.len()));
+        AddressState::Free | AddressState::NoBlock | AddressState::Unknown => 'f',
     }
-    text
 }
 
 /// Creates the data for the script that draws the maps: the pools, and the owners in each block by ordinal. `<` is
@@ -244,19 +249,23 @@ fn runs(states: &[AddressState]) -> String {
 pub(super) fn data(maps: &[PoolMap]) -> Markup {
     let mut owners: serde_json::Map<String, Value> = serde_json::Map::new();
     for block in maps.iter().flat_map(|map| map.blocks.iter().flatten()) {
-        if block.owners.is_empty() {
-            continue;
+        if !block.owners.is_empty() {
+            owners.insert(block.cidr.to_string(), owners_of_block(block));
         }
-        let mut owners_of_block = Vec::new();
-        for (ordinal, owner) in &block.owners {
-            owners_of_block.push(json!([ordinal, escape(owner)]));
-        }
-        owners.insert(block.cidr.to_string(), owners_of_block.into());
     }
     let pools: Vec<Value> = maps.iter().map(pool).collect();
     let data = json!({ "pools": pools, "owners": owners });
     let text = data.to_string().replace('<', "\\u003c");
     html! { script type="application/json" #map-data { (PreEscaped(text)) } }
+}
+
+/// Converts the owners in a block to a list of pairs: the ordinal of an address, and its owner.
+fn owners_of_block(block: &MappedBlock) -> Value {
+    let mut owners = Vec::new();
+    for (ordinal, owner) in &block.owners {
+        owners.push(json!([ordinal, escape(owner)]));
+    }
+    owners.into()
 }
 
 /// Converts a map to data for the script.
@@ -318,8 +327,9 @@ mod tests {
     #[test]
     fn states_are_packed_in_runs() {
         use AddressState::{Allocated, Cooling, Free};
-        assert_eq!(runs(&[Allocated, Allocated, Cooling, Free, Free, Free]), "u2c1f3");
-        assert_eq!(runs(&[]), "");
+        let states = [Allocated, Allocated, Cooling, Free, Free, Free];
+        assert_eq!(run_lengths(&states), "u2c1f3");
+        assert_eq!(run_lengths(&[]), "");
     }
 
     #[test]
