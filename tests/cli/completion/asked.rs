@@ -128,6 +128,14 @@ fn nonsense_on_the_line_gives_no_error() {
 }
 
 #[test]
+fn after_two_dashes_two_more_are_an_argument() {
+    let (shells, _) = kubectl_gets("completion -- bas");
+    assert_eq!(shells, ["bash"]);
+    let (after_argument, _) = kubectl_gets("completion -- -- bas");
+    assert!(after_argument.is_empty(), "{after_argument:?}");
+}
+
+#[test]
 fn every_shell_gets_a_script_for_each_name() {
     let folder = tempfile::tempdir().unwrap();
     for name in NAMES {

@@ -115,10 +115,11 @@ impl Request {
                 continue;
             }
             let text = word.to_string_lossy();
-            if text == "--" {
-                is_after_dashes = true;
-            } else if is_after_dashes {
+            if is_after_dashes {
+                // A second `--` is an argument like any other.
                 place.positionals += 1;
+            } else if text == "--" {
+                is_after_dashes = true;
             } else if !text.starts_with('-') || text == "-" {
                 match place.command.find_subcommand(word) {
                     Some(subcommand) => place = Place::after(subcommand),

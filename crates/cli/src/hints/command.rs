@@ -316,8 +316,9 @@ fn find_option<'c>(command: &'c clap::Command, word: &str) -> Option<&'c Arg> {
         let name = long.split('=').next();
         return options.find(|option| option.get_long() == name);
     }
-    let short = word.strip_prefix('-')?.chars().next();
-    options.find(|option| option.get_short() == short)
+    // The word `-` stands for standard input.
+    let short = word.strip_prefix('-')?.chars().next()?;
+    options.find(|option| option.get_short() == Some(short))
 }
 
 /// True for the words of a command line of this program, whose values may be placeholders.
@@ -395,6 +396,13 @@ mod tests {
             line(words.into_iter()),
             "`calipam undo 'it'\\''s' --datastore 'my export'`"
         );
+    }
+
+    #[test]
+    fn a_dash_alone_is_not_an_option() {
+        let check = DEFINITION.find_subcommand("check").unwrap();
+        assert!(find_option(check, "-").is_none() && find_option(check, "--").is_none());
+        assert!(find_option(check, "-o").is_some() && find_option(check, "--output=json").is_some());
     }
 
     /// A name can look like an option, even like one of this program.

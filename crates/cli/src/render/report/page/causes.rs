@@ -68,9 +68,13 @@ pub(super) fn cures_of(advice: &Advice, code: Code) -> Vec<&Cure> {
         cures.extend(others.map(|other| &other.cure));
     }
     // Several causes can have the same cure.
-    cures.dedup_by_key(|cure| &cure.remedy);
-    cures.truncate(MOST_CURES);
-    cures
+    let mut different: Vec<&Cure> = Vec::new();
+    for cure in cures {
+        if different.len() < MOST_CURES && different.iter().all(|other| other.remedy != cure.remedy) {
+            different.push(cure);
+        }
+    }
+    different
 }
 
 /// Formats a cure. In a fleet, also names the cluster that the command is for.
