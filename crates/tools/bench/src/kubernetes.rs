@@ -26,6 +26,13 @@ const CACHES: Duration = Duration::from_secs(900);
 /// Pause between two attempts while the API server has not caught up with its etcd.
 const PAUSE: Duration = Duration::from_secs(3);
 
+/// Number of objects on a page of a list, as many as calipam asks for.
+const PAGE: usize = 5_000;
+
+/// More handles than this are read in pages: a server on two cores does not send as many within its time limit of a
+/// minute.
+pub(crate) const MOST_IN_ONE_PIECE: u64 = 500_000;
+
 /// Number of handles that are in memory at a time while they are written.
 const HANDLES_TOGETHER: u64 = 10_000;
 
@@ -59,8 +66,9 @@ pub(crate) fn put_handles(server: &KubeApiserver, number: u64) -> Result<()> {
 /// time, since listing kinds that are ready would keep the server from catching up with the others.
 pub(crate) fn wait_for_caches(server: &KubeApiserver) -> Result<()> {
     let start = Instant::now();
+    let in_pages = true;
     for kind in ALL.split(' ') {
-        while let Err(error) = pull(server, kind) {
+        while let Err(error) = pull(server, kind, in_pages) {
             ensure!(start.elapsed() < CACHES, "not in the caches: {error}");
             thread::sleep(PAUSE);
         }
@@ -69,14 +77,16 @@ pub(crate) fn wait_for_caches(server: &KubeApiserver) -> Result<()> {
 }
 
 /// Reads all objects of some kinds once. This is the floor: the time in which the API server sends the lists. All lists
-/// are requested at the same time, each as a single page on its own connection. Built-in kinds are requested as
+/// are requested at the same time, each on its own connection and as a single page, except that handles are read
+/// `in_pages` if there are more than the server can send within its time limit. Built-in kinds are requested as
 /// protobuf. Nothing is decoded.
-pub(crate) fn pull(server: &KubeApiserver, kinds: &str) -> Result<Measured> {
+pub(crate) fn pull(server: &KubeApiserver, kinds: &str, in_pages: bool) -> Result<Measured> {
     let kinds: Vec<&str> = kinds.split(' ').collect();
     let connections = NonZeroUsize::new(kinds.len()).context("no kinds")?;
     let start = Instant::now();
     let pulls = parallel::map(connections, kinds.len(), |place| match kinds[place] {
         kind if CORE.contains(&kind) => server.pull(&format!("/api/v1/{kind}"), PROTOBUF),
+        "ipamhandles" if in_pages => pull_pages(server, &Flavour::Classic.path("ipamhandles")),
         kind => server.pull(&Flavour::Classic.path(kind), "application/json"),
     });
     let bytes = pulls.into_iter().sum::<Result<u64>>()?;
@@ -85,6 +95,24 @@ pub(crate) fn pull(server: &KubeApiserver, kinds: &str) -> Result<Measured> {
         bytes,
         ..Measured::default()
     })
+}
+
+/// Reads a list in pages. Returns the number of bytes.
+fn pull_pages(server: &KubeApiserver, path: &str) -> Result<u64> {
+    const TOKEN: &str = "\"continue\":\"";
+    let mut page = format!("{path}?limit={PAGE}");
+    let mut bytes = 0;
+    loop {
+        let response = server.request("GET", &page, "")?;
+        ensure!(response.status == 200, "{page}: {}", response.status);
+        bytes += response.body.len() as u64;
+        // The metadata come before the items. The last page has no token.
+        let Some((_, after)) = response.body.split_once(TOKEN) else {
+            return Ok(bytes);
+        };
+        let token = after.split('"').next().unwrap_or_default();
+        page = format!("{path}?limit={PAGE}&continue={token}");
+    }
 }
 
 /// Makes the API server collect its garbage. A collection costs as much as sending all lists, and with a heap of this

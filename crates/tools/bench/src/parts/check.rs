@@ -106,7 +106,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     for (command, prefixes, kinds) in COMMANDS {
         let floor = || match cluster.api_server() {
             None => pull(&endpoint, &keys, prefixes),
-            Some(server) => kubernetes::pull(server, kinds),
+            Some(server) => kubernetes::pull(server, kinds, handles > kubernetes::MOST_IN_ONE_PIECE),
         };
         let floor = || undisturbed(&cluster, floor);
         let finds_handles = command == CHECK && handles > 0;
