@@ -200,16 +200,14 @@ impl<'b, 's> Trials<'b, 's> {
     /// Tries a remedy that the planners carry out, on the objects that its plan changes. Returns `None` if the plan has
     /// no changes, or its changes cannot be applied.
     fn effect_of_plan(&mut self, remedy: &Remedy) -> Option<Effect> {
-        let at_once = self.plan(remedy)?;
-        let seen_once = |plan: &Plan| {
-            plan.skipped
-                .iter()
-                .any(|skipped| skipped.reason == SkipReason::SeenOnce)
-        };
-        let released_at_once = released(&at_once);
-        let mut plan = at_once;
+        let mut plan = self.plan(remedy)?;
+        let released_at_once = released(&plan);
+        let mut skipped = plan.skipped.iter();
+        let needs_second_check = skipped.any(|skipped| skipped.reason == SkipReason::SeenOnce);
         let mut second_check = None;
-        if seen_once(&plan) {
+        if needs_second_check {
+            // Two plans for a million handles would take gigabytes.
+            drop(plan);
             self.basis.observations = self.seen;
             let after_second_check = self.plan(remedy);
             self.basis.observations = &[];
