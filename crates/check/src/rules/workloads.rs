@@ -252,7 +252,7 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     Some(finding.depending_on(endpoint_keys))
 }
 
-/// Says which addresses each source names, without the sources that name none.
+/// Lists the addresses that each source names, without the sources that name none.
 fn statements(sources: [(&str, Vec<IpAddr>); 3]) -> String {
     let mut statements = Vec::new();
     for (source, addresses) in sources {
