@@ -10,7 +10,7 @@ use calipam_model::cidr::overlap;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
-use calipam_model::snapshot::Source;
+use calipam_model::snapshot::{Snapshot, Source};
 use calipam_model::time::CLOCK_SKEW;
 use jiff::Timestamp;
 
@@ -117,15 +117,7 @@ pub(super) async fn refusals(
     began: Option<Timestamp>,
 ) -> Result<Vec<Option<String>>> {
     let existing = existing(datastore, steps).await?;
-    let mut newer_pools = Vec::new();
-    for pool in &existing.pools {
-        if let (Some(created), Some(began)) = (pool.created, began)
-            // A creation time has whole seconds.
-            && began.as_second() - created.as_second() <= CLOCK_SKEW.as_secs()
-        {
-            newer_pools.push(pool);
-        }
-    }
+    let newer_pools = pools_created_since(&existing.pools, began);
 
     let all_objects = || steps.iter().flat_map(|step| &step.objects);
     let own: BTreeSet<&Key> = all_objects().map(|object| &object.key).collect();
@@ -138,19 +130,36 @@ pub(super) async fn refusals(
 
     let mut refusals = Vec::with_capacity(steps.len());
     for step in steps {
-        let created = others.iter().find(|(key, _)| step.absent.contains(key));
-        let refusal = if let Some((key, _)) = created {
-            Some(format!("{} was created since the run", key.named()))
-        } else if let Some(reason) = stranded(step, &pools, &existing.ranges) {
-            Some(reason)
-        } else {
-            let mut objects = step.objects.iter();
-            let mismatch = objects.find_map(|object| of_another_size(object, &newer_pools));
-            mismatch.or_else(|| overlapping(step, &others))
-        };
-        refusals.push(refusal);
+        let reason = created_since_run(step, &others)
+            .or_else(|| stranded(step, &pools, &existing.ranges))
+            .or_else(|| {
+                let mut objects = step.objects.iter();
+                objects.find_map(|object| of_another_size(object, &newer_pools))
+            })
+            .or_else(|| overlapping(step, &others));
+        refusals.push(reason);
     }
     Ok(refusals)
+}
+
+/// Returns the reason to refuse a step, if an object exists that it needs to be absent.
+fn created_since_run(step: &UndoStep, others: &[&(Key, IpNet)]) -> Option<String> {
+    let (key, _) = others.iter().find(|(key, _)| step.absent.contains(key))?;
+    Some(format!("{} was created since the run", key.named()))
+}
+
+/// Returns the pools that can be newer than the beginning of the run, whose clock may differ from the server's.
+fn pools_created_since(pools: &[Pool], began: Option<Timestamp>) -> Vec<&Pool> {
+    let mut newer = Vec::new();
+    for pool in pools {
+        if let (Some(created), Some(began)) = (pool.created, began)
+            // A creation time has whole seconds.
+            && began.as_second() - created.as_second() <= CLOCK_SKEW.as_secs()
+        {
+            newer.push(pool);
+        }
+    }
+    newer
 }
 
 /// Returns the CIDRs of the pools after the undo.
@@ -198,44 +207,58 @@ struct Existing {
 /// Reads pools, blocks and affinities if they can conflict with the undo. Blocks are read only if a pool is deleted, a
 /// block has to be absent, or a footprint's block is missing: a block that exists overlaps no other block.
 async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<Existing> {
-    let objects = || steps.iter().flat_map(|step| &step.objects);
-    let mut sources = BTreeSet::new();
-    if objects().any(|object| matches!(Footprint::recreated(object), Some(Footprint::Pool(_)))) {
-        sources.insert(Source::Pools);
-    }
-    if objects().any(|object| deleted_pool(object).is_some())
-        || is_block_missing(datastore, steps).await?
-        || steps.iter().any(|step| !step.absent.is_empty())
-    {
-        sources.extend([Source::Blocks, Source::Affinities, Source::Pools]);
-    }
+    let sources = sources_of_conflicts(datastore, steps).await?;
     if sources.is_empty() {
         return Ok(Existing::default());
     }
-
     let snapshot = datastore
         .observe_extent(&Extent::Sources(sources), &calipam_files::quiet())
         .await?;
-    let mut existing = Existing::default();
-    for pool in snapshot.pools.iter().map(|stored| &stored.value) {
-        existing.ranges.push((Key::Pool(pool.name.clone()), pool.cidr));
-        existing.pools.push(pool.clone());
+    Ok(Existing::of(&snapshot))
+}
+
+/// Returns the kinds of objects that can conflict with the undo; none for most undos.
+async fn sources_of_conflicts(datastore: &Datastore, steps: &[UndoStep]) -> Result<BTreeSet<Source>> {
+    let objects = || steps.iter().flat_map(|step| &step.objects);
+    let mut sources = BTreeSet::new();
+    let recreates_pool =
+        objects().any(|object| matches!(Footprint::recreated(object), Some(Footprint::Pool(_))));
+    if recreates_pool {
+        sources.insert(Source::Pools);
     }
-    for block in snapshot.blocks.iter().map(|stored| &stored.value) {
-        if !block.content.is_deleted() {
-            existing.ranges.push((Key::Block(block.key), block.key));
+
+    let deletes_pool = objects().any(|object| deleted_pool(object).is_some());
+    let needs_absent = steps.iter().any(|step| !step.absent.is_empty());
+    if deletes_pool || needs_absent || is_block_missing(datastore, steps).await? {
+        sources.extend([Source::Blocks, Source::Affinities, Source::Pools]);
+    }
+    Ok(sources)
+}
+
+impl Existing {
+    /// Collects the pools of a snapshot, and the ranges of its pools, blocks and affinities.
+    fn of(snapshot: &Snapshot) -> Self {
+        let mut existing = Self::default();
+        for pool in snapshot.pools.iter().map(|stored| &stored.value) {
+            existing.ranges.push((Key::Pool(pool.name.clone()), pool.cidr));
+            existing.pools.push(pool.clone());
         }
-    }
-    for cidr in snapshot.hidden_blocks() {
-        existing.ranges.push((Key::Block(cidr), cidr));
-    }
-    for affinity in snapshot.affinities.iter().map(|stored| &stored.value) {
-        if !affinity.deleted {
-            let key = affinity.key.clone();
-            existing.ranges.push((Key::Affinity(key), affinity.key.cidr));
+        for block in snapshot.blocks.iter().map(|stored| &stored.value) {
+            if !block.content.is_deleted() {
+                existing.ranges.push((Key::Block(block.key), block.key));
+            }
         }
+        for cidr in snapshot.hidden_blocks() {
+            existing.ranges.push((Key::Block(cidr), cidr));
+        }
+        for affinity in snapshot.affinities.iter().map(|stored| &stored.value) {
+            if !affinity.deleted {
+                let key = affinity.key.clone();
+                existing.ranges.push((Key::Affinity(key), affinity.key.cidr));
+            }
+        }
+        existing
     }
-    Ok(existing)
 }
 
 /// True if one of the blocks that the steps' footprints contain does not exist. Does not read the blocks that a step has

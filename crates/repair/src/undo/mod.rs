@@ -223,10 +223,12 @@ impl UndoPlan {
         self.late.extend(created.iter().map(|object| object.key.clone()));
 
         let changes: Vec<&NetChange> = unit.keys.iter().filter_map(|key| nets.get(key)).collect();
-        if changes.is_empty() && fences.is_empty() && unit.is_known {
+        let has_nothing_to_undo = changes.is_empty() && fences.is_empty();
+        if has_nothing_to_undo && unit.is_known {
             return;
         }
-        if !unit.is_known || changes.iter().any(|change| change.is_broken) {
+        let is_broken = changes.iter().any(|change| change.is_broken);
+        if is_broken || !unit.is_known {
             let reason = if unit.is_known { BROKEN } else { UNRESOLVED };
             self.skipped.push(NotUndone {
                 keys: unit.keys.into_iter().collect(),

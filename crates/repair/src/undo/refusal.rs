@@ -110,18 +110,20 @@ fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
         (Some(left), None) => left.value.is_none(),
         // An undo was killed between the two steps of a deletion. The new undo finishes it.
         (_, Some(now)) if object.before.is_none() && now.is_deleted() => true,
-        (Some(left), Some(now)) => {
-            let has_same_value = match &left.value {
-                Some(value) => same_value(value, &now.raw),
-                None => now.is_deleted(),
-            };
-            let is_same_version =
-                left.revision == now.revision.to_string() || compared_by_value(object.key.clone());
-            has_same_value && is_same_version
-        }
+        (Some(left), Some(now)) => is_same(&object.key, left, now),
         // The run left no object, so another client has created it.
         (None, Some(_)) => false,
     }
+}
+
+/// Returns true if an object has the value that a write left, and, unless only its value counts, also the version.
+fn is_same(key: &Key, left: &LeftVersion, now: &Stored) -> bool {
+    let has_same_value = match &left.value {
+        Some(value) => same_value(value, &now.raw),
+        None => now.is_deleted(),
+    };
+    let has_same_version = left.revision == now.revision.to_string() || compared_by_value(key.clone());
+    has_same_value && has_same_version
 }
 
 impl UndoStep {
