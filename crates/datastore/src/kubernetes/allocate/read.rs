@@ -20,7 +20,8 @@ use crate::kubernetes::client::kinds::{self, Kind, UNRESERVED};
 use crate::kubernetes::client::object::List;
 use crate::kubernetes::whole::list::list;
 use crate::kubernetes::write::change::{
-    SECOND_STEPS, finish_deletion, is_marked, unfinished_deletion, version, without_strict,
+    SECOND_STEPS, finish_deletion, is_marked, unfinished_deletion, version, without_managed_fields,
+    without_strict,
 };
 
 #[derive(Default)]
@@ -65,6 +66,18 @@ impl Answer {
     }
 }
 
+/// The result of a request; `None` if the server refuses it, for example since it does not understand a page's token.
+///
+/// # Errors
+/// If the same request may succeed later.
+pub(super) fn unless_refused<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.may_pass() => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
 /// Reads one object. If it is marked as deleted, completes the deletion.
 pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
     let Some((kind, path)) = locate(client, key) else {
@@ -78,14 +91,12 @@ pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
         let Some((snapshot, body)) = read_one(client, &kind, &path).await? else {
             return Ok(Answer::missing());
         };
-        let mut value: Value = serde_json::from_slice(&body).map_err(|_| incomplete(client, &kind))?;
-        if let Some(metadata) = value["metadata"].as_object_mut() {
-            metadata.remove("managedFields");
-        }
-
+        let value: Value = serde_json::from_slice(&body).map_err(|_| incomplete(client, &kind))?;
+        let value = without_managed_fields(value);
         if is_marked(&value["spec"]) {
             match finish_deletion(client, &path, &value).await {
                 Ok(()) | Err(Failure::NotFound) => return Ok(Answer::found(Vec::new())),
+                // Another client has written to the object since the read.
                 Err(Failure::Conflict(_)) => continue,
                 Err(failure) => return Err(client.write_error(kind.known.plural, failure)),
             }

@@ -346,16 +346,20 @@ impl<'c> Target<'c> {
     }
 }
 
-/// Returns the object without `managedFields`, which no value of calipam contains; `None` if it does not have the
-/// expected version.
-fn if_at_version(mut object: Value, expected: &Revision) -> Option<Value> {
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-    }
+/// Returns the object without `managedFields`; `None` if it does not have the expected version.
+fn if_at_version(object: Value, expected: &Revision) -> Option<Value> {
     if !is_version(&version(&object), expected) {
         return None;
     }
-    Some(object)
+    Some(without_managed_fields(object))
+}
+
+/// Removes `managedFields`, which no value of calipam contains.
+pub(crate) fn without_managed_fields(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    object
 }
 
 /// Maximum attempts at the second step of a deletion while other clients write to the object.
