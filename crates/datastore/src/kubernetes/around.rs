@@ -12,7 +12,7 @@ use percent_encoding::utf8_percent_encode;
 use crate::error::Result;
 use crate::kubernetes::again::{fetch, start};
 use crate::kubernetes::client::KubeClient;
-use crate::kubernetes::client::kinds::{self, UNRESERVED};
+use crate::kubernetes::client::kinds::{self, Kind, UNRESERVED};
 use crate::kubernetes::whole::list::{Listed, list};
 use crate::kubernetes::whole::{no_calico_kinds, no_kubevirt};
 use crate::read::Lookup;
@@ -90,12 +90,7 @@ pub(crate) async fn add_users(
     let mut lists = Vec::new();
     for selector in selectors {
         let client = Arc::clone(client);
-        let mut selected_pods = pods.clone();
-        selected_pods.path = format!(
-            "{}?fieldSelector={}",
-            pods.path,
-            utf8_percent_encode(&selector, UNRESERVED)
-        );
+        let selected_pods = selected(&pods, &selector);
         lists.push(async move { list::<Snapshot>(&client, &selected_pods).await });
     }
 
@@ -107,6 +102,15 @@ pub(crate) async fn add_users(
     }
     snapshot.coverage.insert(Source::Pods, Coverage::Partial);
     Ok(())
+}
+
+/// The objects of a kind that a field selector selects.
+fn selected(kind: &Kind, selector: &str) -> Kind {
+    let encoded_selector = utf8_percent_encode(selector, UNRESERVED);
+    Kind {
+        path: format!("{}?fieldSelector={encoded_selector}", kind.path),
+        ..kind.clone()
+    }
 }
 
 /// Reads pools, reservations and configuration, which are few and small.

@@ -83,27 +83,8 @@ fn built_in(mut snapshot: Snapshot) -> Option<Stored> {
 /// Converts a custom resource, which `snapshot` contains decoded, to its stored state. If a repair can edit the object,
 /// the raw value is the one that etcd would have, so that it can be compared with the value that is written. Otherwise it
 /// is the response itself.
-fn stored_custom_resource(key: &Key, mut snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
-    // A handle or affinity is identified by the object's value, not by its name.
-    let object = match key {
-        Key::Block(_) => snapshot
-            .blocks
-            .pop()
-            .map(|block| Object::Block(without_strict(block.value.content))),
-        Key::Handle(id) => snapshot
-            .handles
-            .pop()
-            .filter(|handle| handle.value.id() == **id)
-            .map(|handle| Object::Handle(handle.value)),
-        Key::Affinity(key) => snapshot
-            .affinities
-            .pop()
-            .filter(|affinity| affinity.value.key == *key)
-            .map(|affinity| Object::Affinity(affinity.value)),
-        Key::Pool(_) => Some(Object::Pool(form::pool(value))),
-        Key::IpamConfig => Some(Object::IpamConfig(form::ipam_config(value))),
-        _ => None,
-    };
+fn stored_custom_resource(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
+    let object = editable(key, snapshot, value);
     let raw = match &object {
         Some(object) => object.encode().into(),
         None => body.clone(),
@@ -114,6 +95,31 @@ fn stored_custom_resource(key: &Key, mut snapshot: Snapshot, value: &Value, body
         whole: Some(body),
         object,
         user: None,
+    }
+}
+
+/// The object with this key in the form that a repair edits; `None` if it cannot be decoded, is identified as another
+/// one, or is of a kind that repairs do not edit.
+fn editable(key: &Key, mut snapshot: Snapshot, value: &Value) -> Option<Object> {
+    match key {
+        Key::Block(_) => {
+            let block = snapshot.blocks.pop()?.value;
+            Some(Object::Block(without_strict(block.content)))
+        }
+        // A handle or affinity is identified by the object's value, not by its name.
+        Key::Handle(id) => {
+            let handle = snapshot.handles.pop()?.value;
+            let is_same = handle.id() == **id;
+            is_same.then_some(Object::Handle(handle))
+        }
+        Key::Affinity(key) => {
+            let affinity = snapshot.affinities.pop()?.value;
+            let is_same = affinity.key == *key;
+            is_same.then_some(Object::Affinity(affinity))
+        }
+        Key::Pool(_) => Some(Object::Pool(form::pool(value))),
+        Key::IpamConfig => Some(Object::IpamConfig(form::ipam_config(value))),
+        _ => None,
     }
 }
 
@@ -158,17 +164,15 @@ pub(crate) fn version(value: &Value) -> Revision {
 pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bool) -> Result<Swap> {
     let failed = |failure| client.write_error(&object_name(change.key()), failure);
     let target = Target::locate(client, change.key(), labels).map_err(failed)?;
-    let old_object = match change.precondition() {
-        Precondition::Absent => Ok(None),
-        Precondition::At(revision) => target.as_read(change, revision).await.map(Some),
-        _ => return Ok(Swap::Conflict),
+    let expected = match change.precondition() {
+        Precondition::Absent => None,
+        Precondition::At(revision) => Some(revision),
+        // A write can require only one version of the object.
+        Precondition::Records(..) | Precondition::NoBlockSince(_) | Precondition::Matches(_) => {
+            return Ok(Swap::Conflict);
+        }
     };
-    let new_object = match old_object {
-        Ok(Some(object)) if change.is_again() => target.write_again(object).await.map(Some),
-        Ok(object) => target.swap(object, change.value()).await,
-        Err(failure) => Err(failure),
-    };
-    match new_object {
+    match target.apply(change, expected).await {
         Ok(object) => Ok(Swap::Done(vec![object.as_ref().map(version)])),
         // The object already exists, was changed, or no longer exists.
         Err(Failure::Conflict(_) | Failure::NotFound) => Ok(Swap::Conflict),
@@ -197,6 +201,19 @@ impl<'c> Target<'c> {
             key,
             labels,
         })
+    }
+
+    /// Applies a change to the object with the expected version, or creates the object if no version is expected.
+    /// Returns its new state on the server; `None` after a deletion.
+    async fn apply(&self, change: &Change, expected: Option<&Revision>) -> Result<Option<Value>, Failure> {
+        let Some(expected) = expected else {
+            return self.swap(None, change.value()).await;
+        };
+        let object = self.as_read(change, expected).await?;
+        if change.is_again() {
+            return self.write_again(object).await.map(Some);
+        }
+        self.swap(Some(object), change.value()).await
     }
 
     /// Creates, replaces or deletes an object. Returns its new state on the server; `None` after a deletion.
