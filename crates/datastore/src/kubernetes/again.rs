@@ -137,6 +137,7 @@ pub(crate) fn locate(client: &KubeClient, key: &Key) -> Option<(Kind, String)> {
         Key::Endpoint { .. } | Key::IpamConfiguration(_) | Key::IpamHost(_) => return None,
     };
     if name.is_empty() {
+        // The path would be that of all objects of the kind.
         return None;
     }
     let kind = kinds::find(client.api(), source).ok()?;

@@ -206,24 +206,15 @@ impl OneKind {
 
     /// Passes an event on, unless it was reported before.
     async fn report(&mut self, event: WatchEvent) -> Result<(), Broken> {
+        let version = event.version().cast_signed();
+        // Two watches may report the same change.
+        if version <= self.reported_until {
+            return Ok(());
+        }
+        self.reported_until = version;
         let message = match event {
-            WatchEvent::Change(change) => {
-                let version = change.version.cast_signed();
-                // Two watches may report the same change.
-                if version <= self.reported_until {
-                    return Ok(());
-                }
-                self.reported_until = version;
-                Message::Change(self.kind.known, change)
-            }
-            WatchEvent::Reached(version) => {
-                let version = version.cast_signed();
-                if version <= self.reported_until {
-                    return Ok(());
-                }
-                self.reported_until = version;
-                Message::Reached(self.kind.known.plural, version)
-            }
+            WatchEvent::Change(change) => Message::Change(self.kind.known, change),
+            WatchEvent::Reached(_) => Message::Reached(self.kind.known.plural, version),
         };
         self.send(message).await
     }

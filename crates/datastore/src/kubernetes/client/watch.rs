@@ -40,6 +40,16 @@ pub(crate) enum WatchEvent {
     Reached(u64),
 }
 
+impl WatchEvent {
+    /// The version of the change, or the version up to which all changes were reported.
+    pub(crate) fn version(&self) -> u64 {
+        match self {
+            Self::Change(change) => change.version,
+            Self::Reached(version) => *version,
+        }
+    }
+}
+
 /// Finds out the newest version of a kind from a list, which never comes from an outdated cache of the server. The list
 /// has hardly any objects, so it costs the server almost nothing.
 pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<u64, Failure> {
