@@ -55,10 +55,12 @@ pub(super) async fn block_keys(
     let Ok(kind) = kinds::find(client.api(), Source::Blocks) else {
         return Ok(Answer::default());
     };
-    let page = match page(client, &kind, form, accept).await {
-        Ok(page) => page,
-        Err(error) => return Answer::to_list(Err(error)),
-    };
+    let page = page(client, &kind, form, accept).await;
+    Answer::to_list(page.map(|page| wanted_keys(page, query)))
+}
+
+/// The keys of the blocks on a page that a query asks for.
+fn wanted_keys(page: Page, query: &Query) -> Vec<Entry> {
     let mut entries = Vec::new();
     for metadata in page.all() {
         if let Some(cidr) = cidr_of_block(&metadata.name)
@@ -67,7 +69,7 @@ pub(super) async fn block_keys(
             entries.push(entry(cidr, metadata));
         }
     }
-    Ok(Answer::found(entries))
+    entries
 }
 
 /// The keys of the blocks that share addresses with a CIDR. Larger blocks are looked up by name. All others are found

@@ -132,7 +132,7 @@ impl KubeStore {
         {
             return Ok(object);
         }
-        target.expected(revision).await
+        target.read_expected(revision).await
     }
 }
 

@@ -166,13 +166,11 @@ pub(super) async fn listed(
         kind.path = format!("{}?{}", kind.path, not_older_than(since));
     }
 
-    let list = match list::<Snapshot>(client, &kind).await {
-        Ok(listed) => Ok(ShortList {
-            version: listed.resource_version,
-            snapshot: listed.taken,
-        }),
-        Err(error) => Err(error),
-    };
+    let listed = list::<Snapshot>(client, &kind).await;
+    let list = listed.map(|listed| ShortList {
+        version: listed.resource_version,
+        snapshot: listed.taken,
+    });
     list_answer(list, is_wanted)
 }
 
@@ -297,6 +295,7 @@ fn block_entry(stored: Versioned<StoredBlock>) -> Entry {
     let usable = value.content.into_usable();
     let record = match usable.map(|block| without_strict(BlockContent::Sound(block))) {
         Ok(BlockContent::Sound(block)) if block.cidr() == value.key => Record::Block(Arc::from(block)),
+        // The object with the block's name holds another block.
         Ok(other_block) => undecodable(DecodeError::another_block(other_block.cidr())),
         Err(error) => undecodable(error),
     };

@@ -54,6 +54,7 @@ fn program_of(command: &str) -> String {
     let mut is_start_of_word = true;
     for (index, character) in command.char_indices() {
         match character {
+            // Each variable begins with its name, so the program is the first word that begins with a quotation mark.
             '"' if is_start_of_word => {
                 let program = &command[index + 1..];
                 return program.split('"').next().unwrap_or_default().to_owned();

@@ -146,15 +146,7 @@ pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<
     let Some((kubeconfig, _)) = kubeconfig(settings)? else {
         return Ok(None);
     };
-    let mut contexts_of_server: Vec<&String> = Vec::new();
-    for named in &kubeconfig.contexts {
-        if let Some(context) = &named.context
-            && server_of_cluster(&kubeconfig, &context.cluster).as_deref() == Some(server)
-        {
-            contexts_of_server.push(&named.name);
-        }
-    }
-
+    let contexts_of_server = contexts_of_server(&kubeconfig, server);
     let chosen_context = if settings.context.is_empty() {
         kubeconfig.current_context.as_ref()
     } else {
@@ -166,6 +158,19 @@ pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<
         return Ok(None);
     }
     Ok(contexts_of_server.first().copied().cloned())
+}
+
+/// The names of the contexts whose cluster has the URL `server`, in the order of the kubeconfig.
+fn contexts_of_server<'k>(kubeconfig: &'k Kubeconfig, server: &str) -> Vec<&'k String> {
+    let mut names = Vec::new();
+    for named in &kubeconfig.contexts {
+        if let Some(context) = &named.context
+            && server_of_cluster(kubeconfig, &context.cluster).as_deref() == Some(server)
+        {
+            names.push(&named.name);
+        }
+    }
+    names
 }
 
 /// The URL of a kubeconfig's cluster, for output; `None` if there is no such cluster, or it has no valid URL.
@@ -202,19 +207,13 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
 /// Merges several kubeconfigs. The first file that has a value determines it. Some of several files may be missing, but
 /// not all of them.
 fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
-    let unreadable = |reason: String| Error::KubeconfigFile {
-        what: name.into(),
-        reason,
-    };
     let has_several = paths.len() > 1;
     let mut merged: Option<Kubeconfig> = None;
     for path in paths {
         if has_several && !path.exists() {
             continue;
         }
-        // Opening it first rejects a pipe, which the next read would wait for.
-        regular::open(path).map_err(|error| unreadable(error.to_string()))?;
-        let next = Kubeconfig::read_from(path).map_err(|error| unusable_kubeconfig(name, &error))?;
+        let next = read_kubeconfig(path, name)?;
         merged = Some(match merged {
             None => next,
             Some(earlier) => earlier
@@ -222,7 +221,20 @@ fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
                 .map_err(|error| unusable_kubeconfig(name, &error))?,
         });
     }
-    merged.ok_or_else(|| unreadable("there is no such file".into()))
+    merged.ok_or_else(|| unreadable(name, "there is no such file".into()))
+}
+
+fn read_kubeconfig(path: &Path, name: &str) -> Result<Kubeconfig, Error> {
+    // Opening it first rejects a pipe, which the next read would wait for.
+    regular::open(path).map_err(|error| unreadable(name, error.to_string()))?;
+    Kubeconfig::read_from(path).map_err(|error| unusable_kubeconfig(name, &error))
+}
+
+fn unreadable(name: &str, reason: String) -> Error {
+    Error::KubeconfigFile {
+        what: name.into(),
+        reason,
+    }
 }
 
 /// Applies settings that override or replace a kubeconfig.

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 
 use super::{AddressRequest, Budget, Controller, WorkloadPod};
-use crate::kubernetes::client::object::{Address, Condition, Metadata, Object, Pod};
+use crate::kubernetes::client::object::{Address, Condition, Metadata, Object, Owner, Pod};
 
 /// The annotations of Calico's CNI plugin with which pods and namespaces request pools, and pods request addresses.
 const REQUEST_ANNOTATIONS: [&str; 4] = [V4_POOLS, V6_POOLS, FIXED, NO_IPAM];
@@ -120,8 +120,7 @@ pub(super) fn requests(annotations: &BTreeMap<String, String>) -> Vec<AddressReq
     requests
 }
 
-/// A pod's controller, or the Deployment if one controls its ReplicaSet. The ReplicaSet's name is then the Deployment's
-/// name, followed by the hash in the pod's labels.
+/// A pod's controller, or the Deployment if one controls its ReplicaSet.
 fn controller(metadata: &Metadata) -> Option<Controller> {
     // A static pod. Old versions of Kubernetes set no owner reference for it.
     if metadata.annotations.contains_key("kubernetes.io/config.mirror") {
@@ -131,11 +130,7 @@ fn controller(metadata: &Metadata) -> Option<Controller> {
         });
     }
     let owner = metadata.owner_references.iter().find(|owner| owner.controller)?;
-    if owner.kind == "ReplicaSet"
-        && let Some(hash) = metadata.labels.get("pod-template-hash")
-        && let Some(name_and_dash) = owner.name.strip_suffix(hash)
-        && let Some(deployment) = name_and_dash.strip_suffix('-')
-    {
+    if let Some(deployment) = deployment(owner, &metadata.labels) {
         return Some(Controller {
             kind: "Deployment".into(),
             name: deployment.to_owned(),
@@ -145,6 +140,16 @@ fn controller(metadata: &Metadata) -> Option<Controller> {
         kind: owner.kind.clone(),
         name: owner.name.clone(),
     })
+}
+
+/// The name of the Deployment that controls a pod's owner; `None` if the owner is not a ReplicaSet of a Deployment. The
+/// name of such a ReplicaSet is the Deployment's name, a dash, and the hash in the pod's labels.
+fn deployment<'o>(owner: &'o Owner, labels_of_pod: &BTreeMap<String, String>) -> Option<&'o str> {
+    if owner.kind != "ReplicaSet" {
+        return None;
+    }
+    let hash = labels_of_pod.get("pod-template-hash")?;
+    owner.name.strip_suffix(hash.as_str())?.strip_suffix('-')
 }
 
 #[cfg(test)]
