@@ -23,13 +23,14 @@ const MAX_ONE_BY_ONE: usize = 1_000;
 
 /// Reads some objects again. The result omits missing objects.
 pub(crate) async fn reread(client: &Arc<KubeClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
-    let mut snapshot = start(client);
+    let mut snapshot = empty_snapshot(client);
     fetch(client, &mut snapshot, keys.iter().cloned()).await?;
     snapshot.taken_at = crate::clock::now();
     Ok(snapshot)
 }
 
-pub(crate) fn start(client: &KubeClient) -> Snapshot {
+/// A snapshot of this cluster without objects.
+pub(crate) fn empty_snapshot(client: &KubeClient) -> Snapshot {
     Snapshot {
         datastore: DatastoreKind::Kubernetes,
         location: client.server().to_owned(),

@@ -288,6 +288,7 @@ impl KubeClient {
                 let Some(pause) = busy::pause(&method, head.status, &head.headers) else {
                     return Err(failure);
                 };
+                // A body that can be read only once cannot be sent again.
                 let Some(copied_request) = copied_request else {
                     return Err(failure);
                 };
@@ -319,11 +320,8 @@ impl KubeClient {
         };
         let limit = self.timeouts.request;
         let started = Instant::now();
-        let response = match self
-            .budget
-            .wait(&self.server, limit, self.client.send(request))
-            .await
-        {
+        let sending = self.client.send(request);
+        let response = match self.budget.wait(&self.server, limit, sending).await {
             Ok(response) => response.map_err(|error| transport_failure(&error, attempt))?,
             Err(cause) => {
                 let plugin_failure = self.plugin.kill_late(started.elapsed());
