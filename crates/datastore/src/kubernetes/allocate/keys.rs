@@ -56,7 +56,7 @@ pub(super) async fn block_keys(
         return Ok(Answer::default());
     };
     let page = page(client, &kind, form, accept).await;
-    Answer::to_list(page.map(|page| wanted_keys(page, query)))
+    Answer::from_list(page.map(|page| wanted_keys(page, query)))
 }
 
 /// The keys of the blocks on a page that a query asks for.

@@ -54,7 +54,7 @@ impl Answer {
     }
 
     /// Creates the answer to a list request. "Not found" means that there are no such objects.
-    pub(super) fn to_list(read: Result<Vec<Entry>>) -> Result<Self> {
+    pub(super) fn from_list(read: Result<Vec<Entry>>) -> Result<Self> {
         match read {
             Ok(entries) => Ok(Self::found(entries)),
             Err(Error::Request {
@@ -201,7 +201,7 @@ fn list_answer(list: Result<ShortList>, is_wanted: impl Fn(&Key) -> bool) -> Res
             list_version: Some(list.version.parse().unwrap_or(0)),
             ..Answer::found(entries(list.snapshot, is_wanted))
         }),
-        Err(error) => Answer::to_list(Err(error)),
+        Err(error) => Answer::from_list(Err(error)),
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     apply(settings, &mut config)?;
     flags::apply(&settings.kubectl, &mut config)?;
     if config.proxy_url.is_none() {
-        config.proxy_url = proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())?;
+        config.proxy_url = proxy::from_environment(&config.cluster_url, |name| std::env::var(name).ok())?;
     }
 
     require_usable_login(&config.auth_info)?;

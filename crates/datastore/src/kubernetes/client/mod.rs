@@ -285,7 +285,7 @@ impl KubeClient {
 
                 let body = answer.whole(MAX_ERROR_BODY).await.unwrap_or_default();
                 let failure = status_failure(head.status, &body);
-                let Some(pause) = busy::pause(&method, head.status, &head.headers) else {
+                let Some(pause) = busy::demanded_pause(&method, head.status, &head.headers) else {
                     return Err(failure);
                 };
                 // A body that can be read only once cannot be sent again.

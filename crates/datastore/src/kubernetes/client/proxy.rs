@@ -13,7 +13,7 @@ use crate::error::Error;
 ///
 /// # Errors
 /// If the proxy applies and its variable is invalid.
-pub(super) fn of_environment(
+pub(super) fn from_environment(
     server: &Uri,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Option<Uri>, Error> {
@@ -162,7 +162,7 @@ mod tests {
                 .find(|(known, _)| *known == name)
                 .map(|(_, value)| (*value).to_owned())
         };
-        let found = of_environment(&server.parse().unwrap(), variable);
+        let found = from_environment(&server.parse().unwrap(), variable);
         found
             .map(|url| url.map(|url| url.to_string()))
             .map_err(|error| error.to_string())
