@@ -23,13 +23,14 @@ const MAX_ONE_BY_ONE: usize = 1_000;
 
 /// Reads some objects again. The result omits missing objects.
 pub(crate) async fn reread(client: &Arc<KubeClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
-    let mut snapshot = start(client);
+    let mut snapshot = empty_snapshot(client);
     fetch(client, &mut snapshot, keys.iter().cloned()).await?;
     snapshot.taken_at = crate::clock::now();
     Ok(snapshot)
 }
 
-pub(crate) fn start(client: &KubeClient) -> Snapshot {
+/// A snapshot of this cluster without objects.
+pub(crate) fn empty_snapshot(client: &KubeClient) -> Snapshot {
     Snapshot {
         datastore: DatastoreKind::Kubernetes,
         location: client.server().to_owned(),
@@ -43,19 +44,8 @@ pub(crate) async fn fetch(
     snapshot: &mut Snapshot,
     keys: impl Iterator<Item = Key>,
 ) -> Result<()> {
-    // The paths of the objects, by the path of their kind.
-    let mut paths_by_kind: BTreeMap<String, (Kind, Vec<String>)> = BTreeMap::new();
-    for key in keys {
-        if let Some((kind, path)) = locate(client, &key) {
-            let (_, paths) = paths_by_kind
-                .entry(kind.path.clone())
-                .or_insert_with(|| (kind, Vec::new()));
-            paths.push(path);
-        }
-    }
-
     let mut reads = Vec::new();
-    for (kind, paths) in paths_by_kind.into_values() {
+    for (kind, paths) in paths_by_kind(client, keys) {
         snapshot
             .coverage
             .entry(kind.known.source)
@@ -67,17 +57,35 @@ pub(crate) async fn fetch(
         for path in paths {
             let client = Arc::clone(client);
             let kind = kind.clone();
-            reads.push(async move {
-                let object = read_one(&client, &kind, &path).await;
-                object.map(|object| object.map(|(part, _)| part))
-            });
+            reads.push(async move { read_decoded(&client, &kind, &path).await });
         }
     }
 
-    for part in tasks::all(IN_FLIGHT, reads).await?.into_iter().flatten() {
-        snapshot.absorb(part);
+    // Missing objects are left out.
+    for object in tasks::all(IN_FLIGHT, reads).await?.into_iter().flatten() {
+        snapshot.absorb(object);
     }
     Ok(())
+}
+
+/// Like [`read_one`], but without the object as the API server sent it.
+async fn read_decoded(client: &KubeClient, kind: &Kind, path: &str) -> Result<Option<Snapshot>> {
+    let read = read_one(client, kind, path).await?;
+    Ok(read.map(|(snapshot, _)| snapshot))
+}
+
+/// The paths of the objects with these keys, for each kind.
+fn paths_by_kind(client: &KubeClient, keys: impl Iterator<Item = Key>) -> Vec<(Kind, Vec<String>)> {
+    let mut by_path_of_kind: BTreeMap<String, (Kind, Vec<String>)> = BTreeMap::new();
+    for key in keys {
+        if let Some((kind, path)) = locate(client, &key) {
+            let (_, paths) = by_path_of_kind
+                .entry(kind.path.clone())
+                .or_insert_with(|| (kind, Vec::new()));
+            paths.push(path);
+        }
+    }
+    by_path_of_kind.into_values().collect()
 }
 
 /// Reads the current state of one object, never from a cache; `None` if it does not exist. Returns a snapshot that
@@ -130,6 +138,7 @@ pub(crate) fn locate(client: &KubeClient, key: &Key) -> Option<(Kind, String)> {
         Key::Endpoint { .. } | Key::IpamConfiguration(_) | Key::IpamHost(_) => return None,
     };
     if name.is_empty() {
+        // The path would be that of all objects of the kind.
         return None;
     }
     let kind = kinds::find(client.api(), source).ok()?;

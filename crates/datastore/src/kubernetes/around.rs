@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use percent_encoding::utf8_percent_encode;
 
 use crate::error::Result;
-use crate::kubernetes::again::{fetch, start};
+use crate::kubernetes::again::{empty_snapshot, fetch};
 use crate::kubernetes::client::KubeClient;
-use crate::kubernetes::client::kinds::{self, UNRESERVED};
+use crate::kubernetes::client::kinds::{self, Kind, UNRESERVED};
 use crate::kubernetes::whole::list::{Listed, list};
 use crate::kubernetes::whole::{no_calico_kinds, no_kubevirt};
 use crate::read::Lookup;
@@ -24,7 +24,7 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
         return Err(no_calico_kinds(client));
     }
 
-    let mut snapshot = start(client);
+    let mut snapshot = empty_snapshot(client);
     let first = lookup.first_keys();
     let mut read_keys: BTreeSet<Key> = first.iter().cloned().collect();
     let (configuration, fetched) = tokio::join!(
@@ -90,12 +90,7 @@ pub(crate) async fn add_users(
     let mut lists = Vec::new();
     for selector in selectors {
         let client = Arc::clone(client);
-        let mut selected_pods = pods.clone();
-        selected_pods.path = format!(
-            "{}?fieldSelector={}",
-            pods.path,
-            utf8_percent_encode(&selector, UNRESERVED)
-        );
+        let selected_pods = selected(&pods, &selector);
         lists.push(async move { list::<Snapshot>(&client, &selected_pods).await });
     }
 
@@ -109,6 +104,15 @@ pub(crate) async fn add_users(
     Ok(())
 }
 
+/// The objects of a kind that a field selector selects.
+fn selected(kind: &Kind, selector: &str) -> Kind {
+    let encoded_selector = utf8_percent_encode(selector, UNRESERVED);
+    Kind {
+        path: format!("{}?fieldSelector={encoded_selector}", kind.path),
+        ..kind.clone()
+    }
+}
+
 /// Reads pools, reservations and configuration, which are few and small.
 async fn configuration(client: &Arc<KubeClient>) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
@@ -117,22 +121,22 @@ async fn configuration(client: &Arc<KubeClient>) -> Result<Snapshot> {
         match kinds::find(client.api(), source) {
             Ok(kind) => {
                 let client = Arc::clone(client);
-                lists.push(async move {
-                    let listed = list(&client, &kind).await;
-                    listed.map(|listed| (kind.known.source, listed))
-                });
+                lists.push(async move { list_with_source(&client, &kind).await });
             }
             Err((source, reason)) => skip(&mut snapshot, source, reason),
         }
     }
 
     for (source, listed) in tasks::all(usize::MAX, lists).await? {
-        let Listed { taken, date, .. } = listed;
-        snapshot.absorb(taken);
+        snapshot.absorb(listed.taken);
         snapshot.mark_read([source]);
-        if let Some(date) = date {
+        if let Some(date) = listed.date {
             snapshot.taken_at = snapshot.taken_at.max(date);
         }
     }
     Ok(snapshot)
+}
+
+async fn list_with_source(client: &Arc<KubeClient>, kind: &Kind) -> Result<(Source, Listed<Snapshot>)> {
+    Ok((kind.known.source, list(client, kind).await?))
 }

@@ -56,7 +56,20 @@ pub(crate) async fn export(
     };
     let lists: Vec<Listed<Exported>> = lists_in_order(&reader, &plan).await?;
 
-    // The header names the state of the first list; an export of Kubernetes has no single revision.
+    let mut header = header(client, &lists);
+    header.coverage = plan.coverage.coverage;
+    let mut writer = Writer::create(path, &header)?;
+    // Namespaces are useful, but may be forbidden.
+    let namespaces: Listed<Exported> = namespaces::list(client).await.unwrap_or_default();
+    for listed in lists.iter().chain([&namespaces]) {
+        writer.lines(&listed.taken.lines)?;
+    }
+    Ok((writer.finish()?, positions(&plan.kinds, &lists)))
+}
+
+/// The header of an export, with the cluster's GUID and the state of the first list, since an export of Kubernetes has
+/// no single revision.
+fn header(client: &KubeClient, lists: &[Listed<Exported>]) -> Header {
     let mut revision = "";
     let mut taken_at = None;
     if let Some(first) = lists.first() {
@@ -65,19 +78,8 @@ pub(crate) async fn export(
     }
     let taken_at = taken_at.unwrap_or_else(crate::clock::now);
     let mut header = Header::new(DatastoreKind::Kubernetes, client.server(), revision, taken_at);
-    for listed in &lists {
-        if !listed.taken.guid.is_empty() {
-            header.guid.clone_from(&listed.taken.guid);
-            break;
-        }
+    if let Some(listed) = lists.iter().find(|listed| !listed.taken.guid.is_empty()) {
+        header.guid.clone_from(&listed.taken.guid);
     }
-    header.coverage = plan.coverage.coverage;
-
-    let mut writer = Writer::create(path, &header)?;
-    // Namespaces are useful, but may be forbidden.
-    let namespaces: Listed<Exported> = namespaces::list(client).await.unwrap_or_default();
-    for listed in lists.iter().chain([&namespaces]) {
-        writer.lines(&listed.taken.lines)?;
-    }
-    Ok((writer.finish()?, positions(&plan.kinds, &lists)))
+    header
 }

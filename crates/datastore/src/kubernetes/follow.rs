@@ -156,22 +156,12 @@ impl Feed for KubeFeed {
     /// If a watch has broken. Once there is a reason to read everything, every later call returns it. After another
     /// failure, the later calls say that the watch was interrupted.
     async fn news(&mut self) -> Result<usize, Broken> {
-        let reported = take(&mut self.reported);
-        for message in reported.into_iter().chain(self.watches.waiting()) {
-            if self.lost.is_some() {
-                // Everything is read again, so the other reports have no use.
-                continue;
-            }
-            match message {
-                Message::Change(known, change) => self.latest.change(known, change),
-                Message::Reached(kind, version) => self.latest.reach(kind, version),
-                // This confirmation came after the wait for it had ended.
-                Message::Current(..) => {}
-                Message::Broken(Broken::Lost(reason)) => self.lost = Some(reason),
-                Message::Broken(Broken::Failed(error)) => {
-                    self.lost = Some(WholeReadReason::Interrupted);
-                    return Err(error.into());
-                }
+        let mut reported = take(&mut self.reported);
+        reported.extend(self.watches.waiting());
+        for message in reported {
+            // Once everything must be read again, the other reports have no use.
+            if self.lost.is_none() {
+                self.collect(message)?;
             }
         }
         self.latest.collected_at = self.clock.now();
@@ -200,6 +190,25 @@ impl Feed for KubeFeed {
 }
 
 impl KubeFeed {
+    /// Notes a report. A broken watch is the reason why changes can no longer be followed.
+    ///
+    /// # Errors
+    /// If a watch has failed without the loss of changes.
+    fn collect(&mut self, report: Message) -> Result<(), Broken> {
+        match report {
+            Message::Change(known, change) => self.latest.change(known, change),
+            Message::Reached(kind, version) => self.latest.reach(kind, version),
+            // This confirmation came after the wait for it had ended.
+            Message::Current(..) => {}
+            Message::Broken(Broken::Lost(reason)) => self.lost = Some(reason),
+            Message::Broken(Broken::Failed(error)) => {
+                self.lost = Some(WholeReadReason::Interrupted);
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Asks the watches to confirm that they have reported everything, and keeps what they report meanwhile. Returns
     /// true once all kinds have confirmed it, or false if a watch is broken.
     async fn all_kinds_confirm(&mut self) -> bool {
@@ -207,13 +216,18 @@ impl KubeFeed {
         let asked = self.watches.ask();
         while !missing.is_empty() {
             let message = self.watches.next().await;
-            match &message {
-                Message::Current(kind, number) if *number >= asked => drop(missing.remove(kind)),
+            match message {
+                Message::Current(kind, number) => {
+                    // A lower number answers an earlier request.
+                    if number >= asked {
+                        missing.remove(kind);
+                    }
+                }
                 Message::Broken(_) => {
                     self.reported.push(message);
                     return false;
                 }
-                _ => self.reported.push(message),
+                Message::Change(..) | Message::Reached(..) => self.reported.push(message),
             }
         }
         true

@@ -21,46 +21,58 @@ use crate::read::names::{self, NameKind};
 
 /// Reads the names of a kind that begin with `begin`, or some of them if there are many.
 pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
-    let source = match kind {
-        NameKind::Nodes => return nodes(client, begin).await,
-        NameKind::Handles => Source::Handles,
-        NameKind::Pools => Source::Pools,
-        NameKind::Namespaces => Source::Namespaces,
-        NameKind::Blocks | NameKind::Addresses => Source::Blocks,
-        NameKind::Services => Source::Services,
-        NameKind::Pods => Source::Pods,
-    };
-    let Some(objects) = Objects::find(client, source) else {
+    match kind {
+        NameKind::Nodes => nodes(client, begin).await,
+        NameKind::Handles => handles(client, begin).await,
+        NameKind::Blocks => blocks(client, begin).await,
+        NameKind::Addresses => allocated_addresses(client, begin).await,
+        NameKind::Pools => object_names(client, Source::Pools, begin).await,
+        NameKind::Namespaces => object_names(client, Source::Namespaces, begin).await,
+        NameKind::Services => object_names(client, Source::Services, begin).await,
+        NameKind::Pods => object_names(client, Source::Pods, begin).await,
+    }
+}
+
+/// The names of a source's objects; none if the cluster has no such kind.
+async fn object_names(client: &Arc<KubeClient>, source: Source, begin: &str) -> Result<BTreeSet<String>> {
+    match Objects::find(client, source) {
+        Some(objects) => read_some(&objects, begin).await,
+        None => Ok(BTreeSet::new()),
+    }
+}
+
+/// The IDs of handles.
+async fn handles(client: &Arc<KubeClient>, begin: &str) -> Result<BTreeSet<String>> {
+    let Some(objects) = Objects::find(client, Source::Handles) else {
         return Ok(BTreeSet::new());
     };
-    match kind {
-        NameKind::Handles => {
-            let ids = objects
-                .ids(read_some(&objects, &handle::resource_name(begin)).await?)
-                .await?;
-            Ok(ids.into_iter().filter(|id| id.starts_with(begin)).collect())
-        }
-        NameKind::Blocks => {
-            let found = read_some(&objects, &dashed(begin)).await?;
-            Ok(cidrs(found).filter(|cidr| cidr.starts_with(begin)).collect())
-        }
-        NameKind::Addresses => addresses::names(&objects, begin).await,
-        NameKind::Nodes | NameKind::Pools | NameKind::Namespaces | NameKind::Services | NameKind::Pods => {
-            read_some(&objects, begin).await
-        }
+    let names = read_some(&objects, &handle::resource_name(begin)).await?;
+    let mut ids = objects.ids(names).await?;
+    // Object names are in lower case, so some of the IDs may begin differently.
+    ids.retain(|id| id.starts_with(begin));
+    Ok(ids)
+}
+
+/// The CIDRs of blocks.
+async fn blocks(client: &Arc<KubeClient>, begin: &str) -> Result<BTreeSet<String>> {
+    let names = object_names(client, Source::Blocks, &dashed(begin)).await?;
+    // Dots, colons and slashes are all dashes in names, so some of the CIDRs may begin differently.
+    Ok(cidrs(names).filter(|cidr| cidr.starts_with(begin)).collect())
+}
+
+/// The addresses that are allocated in blocks.
+async fn allocated_addresses(client: &Arc<KubeClient>, begin: &str) -> Result<BTreeSet<String>> {
+    match Objects::find(client, Source::Blocks) {
+        Some(objects) => addresses::names(&objects, begin).await,
+        None => Ok(BTreeSet::new()),
     }
 }
 
 /// The names of Kubernetes nodes, and of nodes with affinities.
 async fn nodes(client: &Arc<KubeClient>, begin: &str) -> Result<BTreeSet<String>> {
-    let mut names = BTreeSet::new();
-    if let Some(nodes) = Objects::find(client, Source::Nodes) {
-        names.extend(read_some(&nodes, begin).await?);
-    }
-    if let Some(affinities) = Objects::find(client, Source::Affinities) {
-        for affinity in read_some(&affinities, begin).await? {
-            names.extend(node_of_affinity(&affinity));
-        }
+    let mut names = object_names(client, Source::Nodes, begin).await?;
+    for affinity in object_names(client, Source::Affinities, begin).await? {
+        names.extend(node_of_affinity(&affinity));
     }
     Ok(select_few(names, begin))
 }
@@ -109,17 +121,8 @@ impl<'c> Objects<'c> {
         })
     }
 
-    /// The IDs of handles. They are read from the objects, because object names are in lower case.
-    async fn ids(&self, names: BTreeSet<String>) -> Result<BTreeSet<String>> {
-        let keys: BTreeSet<Key> = names.into_iter().map(Key::Handle).collect();
-        let snapshot = reread(self.client, &keys).await?;
-        Ok(names::handles(&snapshot))
-    }
-}
-
-impl Names for Objects<'_> {
-    /// Reads the names from `start` on, at most `limit`. A list of Kubernetes has no end.
-    async fn page_from(&self, start: &[u8], _end: &[u8], limit: usize) -> Result<Vec<String>> {
+    /// The path of at most `limit` objects from the name `start` on, which is empty for the first page.
+    fn path_from(&self, start: &[u8], limit: usize) -> String {
         let mut path = format!("{}?limit={limit}", self.path);
         if !start.is_empty() {
             let mut start_name = String::from_utf8_lossy(start).into_owned();
@@ -132,6 +135,21 @@ impl Names for Objects<'_> {
         if self.source == Source::Services {
             path.push_str("&fieldSelector=spec.type%3DLoadBalancer");
         }
+        path
+    }
+
+    /// The IDs of handles. They are read from the objects, because object names are in lower case.
+    async fn ids(&self, names: BTreeSet<String>) -> Result<BTreeSet<String>> {
+        let keys: BTreeSet<Key> = names.into_iter().map(Key::Handle).collect();
+        let snapshot = reread(self.client, &keys).await?;
+        Ok(names::handles(&snapshot))
+    }
+}
+
+impl Names for Objects<'_> {
+    /// Reads the names from `start` on, at most `limit`. A list of Kubernetes has no end.
+    async fn page_from(&self, start: &[u8], _end: &[u8], limit: usize) -> Result<Vec<String>> {
+        let path = self.path_from(start, limit);
         let page: Option<Page> = self.client.get_json(&path, Accept::Names, self.what).await?;
         let page = page.unwrap_or_default();
         if !matches!(self.source, Source::Services | Source::Pods) {

@@ -156,23 +156,30 @@ fn sort_list<T>(list: &mut [Versioned<T>], name: impl Fn(&T) -> String) {
 fn old_path(changed: &Changed, defects: &[Defect]) -> String {
     let defect_path = path_of_defect(changed);
     let first = defects.partition_point(|defect| defect.path < defect_path);
-    // An object with defective fields was sorted by the name that belongs to its key.
-    let mut name = changed.name.clone();
-    for defect in defects[first..]
+    let defects_of_object = defects[first..]
         .iter()
-        .take_while(|defect| defect.path == defect_path)
-    {
-        if !matches!(defect.kind, DefectKind::Fields(_)) {
-            continue;
-        }
-        match &defect.key {
-            Some(Key::Block(cidr)) => name = cidr::resource_name(*cidr),
-            Some(Key::Handle(id)) => name = handle::resource_name(id),
-            Some(Key::Affinity(key)) => name = affinity_name(key),
-            _ => {}
+        .take_while(|defect| defect.path == defect_path);
+    let mut name = changed.name.clone();
+    for defect in defects_of_object {
+        // An object with defective fields was sorted by the name that belongs to its key.
+        if let DefectKind::Fields(_) = defect.kind
+            && let Some(key) = &defect.key
+            && let Some(name_of_key) = name_of_key(key)
+        {
+            name = name_of_key;
         }
     }
     in_list(name, &changed.uid)
+}
+
+/// The object name that belongs to a key; `None` for kinds whose keys are the names.
+fn name_of_key(key: &Key) -> Option<String> {
+    match key {
+        Key::Block(cidr) => Some(cidr::resource_name(*cidr)),
+        Key::Handle(id) => Some(handle::resource_name(id)),
+        Key::Affinity(key) => Some(affinity_name(key)),
+        _ => None,
+    }
 }
 
 fn path_of_defect(changed: &Changed) -> String {

@@ -111,13 +111,11 @@ impl KubeClient {
             return Ok(None);
         };
 
-        let mut machine = None;
-        for owner in metadata.owner_references {
-            if is_kubevirt(&owner, "VirtualMachine") {
-                machine = Some(owner.name).filter(|name| !name.is_empty());
-                break;
-            }
-        }
+        let owner = metadata
+            .owner_references
+            .into_iter()
+            .find(|owner| is_kubevirt(owner, "VirtualMachine"));
+        let machine = owner.map(|owner| owner.name).filter(|name| !name.is_empty());
         Ok(Some(VirtualMachine {
             uid: metadata.uid,
             is_being_deleted: metadata.deletion_timestamp.is_some(),

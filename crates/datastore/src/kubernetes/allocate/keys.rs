@@ -11,7 +11,7 @@ use calipam_model::cidr;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
 
-use super::read::Answer;
+use super::read::{Answer, unless_refused};
 use crate::allocation::spans::{Span, spans};
 use crate::error::{Failure, Result};
 use crate::kubernetes::again::locate;
@@ -55,10 +55,12 @@ pub(super) async fn block_keys(
     let Ok(kind) = kinds::find(client.api(), Source::Blocks) else {
         return Ok(Answer::default());
     };
-    let page = match page(client, &kind, form, accept).await {
-        Ok(page) => page,
-        Err(error) => return Answer::to_list(Err(error)),
-    };
+    let page = page(client, &kind, form, accept).await;
+    Answer::from_list(page.map(|page| wanted_keys(page, query)))
+}
+
+/// The keys of the blocks on a page that a query asks for.
+fn wanted_keys(page: Page, query: &Query) -> Vec<Entry> {
     let mut entries = Vec::new();
     for metadata in page.all() {
         if let Some(cidr) = cidr_of_block(&metadata.name)
@@ -67,7 +69,7 @@ pub(super) async fn block_keys(
             entries.push(entry(cidr, metadata));
         }
     }
-    Ok(Answer::found(entries))
+    entries
 }
 
 /// The keys of the blocks that share addresses with a CIDR. Larger blocks are looked up by name. All others are found
@@ -76,37 +78,57 @@ pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<
     let Ok(kind) = kinds::find(client.api(), Source::Blocks) else {
         return Ok(Answer::default());
     };
-    let mut block_reads = Vec::new();
-    for block in blocks_holding_elsewhere(net) {
-        let client = Arc::clone(client);
-        block_reads.push(async move { block_key(&client, block).await });
-    }
-    let mut span_reads = Vec::new();
-    for span in spans(net) {
-        let client = Arc::clone(client);
-        let kind = kind.clone();
-        span_reads.push(async move { names_in_span(&client, &kind, &span).await });
-    }
-    let (larger_blocks, names_of_spans) = tokio::try_join!(
-        tasks::all(IN_FLIGHT, block_reads),
-        tasks::all(IN_FLIGHT, span_reads)
+    let (larger_blocks, close_names) = tokio::try_join!(
+        read_larger_blocks(client, net),
+        read_names_close_to(client, &kind, net)
     )?;
+    let Some(close_names) = close_names else {
+        // The list of all names also contains the larger blocks.
+        return block_keys(client, NAMES, &Query::Overlapping(net)).await;
+    };
 
-    let mut entries: Vec<Entry> = Vec::new();
-    for answer in larger_blocks {
-        entries.extend(answer.entries);
-    }
-    for names in names_of_spans {
-        let Some(names) = names else {
-            return block_keys(client, NAMES, &Query::Overlapping(net)).await;
-        };
-        for block in names.iter().filter_map(|name| cidr_of_block(name)) {
-            if cidr::overlap(block, net) {
-                entries.push(entry(block, Metadata::default()));
-            }
+    let mut entries = larger_blocks;
+    for name in close_names {
+        if let Some(block) = cidr_of_block(&name)
+            && cidr::overlap(block, net)
+        {
+            entries.push(entry(block, Metadata::default()));
         }
     }
     Ok(Answer::found(entries))
+}
+
+/// Looks up the blocks that hold a CIDR but whose names do not sort close to it.
+async fn read_larger_blocks(client: &Arc<KubeClient>, net: IpNet) -> Result<Vec<Entry>> {
+    let mut reads = Vec::new();
+    for block in blocks_holding_elsewhere(net) {
+        let client = Arc::clone(client);
+        reads.push(async move { block_key(&client, block).await });
+    }
+    let answers = tasks::all(IN_FLIGHT, reads).await?;
+    Ok(answers.into_iter().flat_map(|answer| answer.entries).collect())
+}
+
+/// Reads the names of blocks that sort close to a CIDR; `None` if only a list of all names can contain them.
+async fn read_names_close_to(
+    client: &Arc<KubeClient>,
+    kind: &Kind,
+    net: IpNet,
+) -> Result<Option<Vec<String>>> {
+    let mut reads = Vec::new();
+    for span in spans(net) {
+        let client = Arc::clone(client);
+        let kind = kind.clone();
+        reads.push(async move { names_in_span(&client, &kind, &span).await });
+    }
+    let mut names = Vec::new();
+    for names_of_span in tasks::all(IN_FLIGHT, reads).await? {
+        let Some(names_of_span) = names_of_span else {
+            return Ok(None);
+        };
+        names.extend(names_of_span);
+    }
+    Ok(Some(names))
 }
 
 /// The names in a span, and perhaps some names after it. The API can start a list at a name only with a token from an
@@ -121,22 +143,21 @@ async fn names_in_span(client: &Arc<KubeClient>, kind: &Kind, span: &Span) -> Re
     let mut names = Vec::new();
     for limit in PAGES {
         let query = format!("?includeObject=None&limit={limit}&continue={token}");
-        let page = match page(client, kind, &query, Accept::Table).await {
-            Ok(page) => page,
-            Err(error) if error.may_pass() => return Err(error),
-            Err(_) => return Ok(None),
+        let Some(page) = unless_refused(page(client, kind, &query, Accept::Table).await)? else {
+            return Ok(None);
         };
         token = page.next();
+        let is_last_page = token.is_empty();
         let names_on_page: Vec<String> = page.names().collect();
+        // A server that does not understand the token may start the list elsewhere.
         if names_on_page.iter().any(|name| *name < first) {
             return Ok(None);
         }
-        let is_end = match names_on_page.last() {
-            Some(last_name) => last_name.as_bytes() >= end.as_slice(),
-            None => true,
-        };
+        let is_past_span = names_on_page
+            .last()
+            .is_none_or(|last_name| last_name.as_bytes() >= end.as_slice());
         names.extend(names_on_page);
-        if token.is_empty() || is_end {
+        if is_last_page || is_past_span {
             return Ok(Some(names));
         }
     }

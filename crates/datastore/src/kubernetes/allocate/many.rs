@@ -9,10 +9,10 @@ use calipam_files::objects::{Accept, Encoding, meta};
 use calipam_model::IpNet;
 use calipam_model::cidr;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::snapshot::{Revision, Snapshot, Source};
 use serde_json::value::RawValue;
 
-use super::read::{Answer, get, object_entries};
+use super::read::{Answer, get, object_entries, unless_refused};
 use crate::error::Result;
 use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds::{self, Kind};
@@ -90,21 +90,27 @@ impl Part<'_> {
                 break;
             };
             wanted = &wanted[page.covered..];
-            // If most blocks on this page are not wanted, reading blocks one by one is cheaper.
-            let is_worth_it = page.items > 0 && page.blocks.len() * 2 >= page.items;
-            for (cidr, answer) in page.blocks {
-                let answer = match answer {
-                    Some(answer) => answer,
-                    None => get(self.client, &Key::Block(cidr)).await?,
-                };
-                self.found.push((cidr, answer));
-            }
-            if !is_worth_it {
+            let is_mostly_wanted = page.items > 0 && page.blocks.len() * 2 >= page.items;
+            self.add_page(page).await?;
+            if !is_mostly_wanted {
+                // Pages with so many other blocks cost more than reading blocks one by one.
                 break;
             }
         }
         self.one_by_one(wanted).await?;
         Ok(self.found)
+    }
+
+    /// Adds the wanted blocks on a page, after reading those that the page does not answer.
+    async fn add_page(&mut self, page: Page) -> Result<()> {
+        for (cidr, answer) in page.blocks {
+            let answer = match answer {
+                Some(answer) => answer,
+                None => get(self.client, &Key::Block(cidr)).await?,
+            };
+            self.found.push((cidr, answer));
+        }
+        Ok(())
     }
 
     /// Reads a page from the first wanted name on; `None` if the server cannot start a page there.
@@ -118,17 +124,13 @@ impl Part<'_> {
             wanted.len(),
             token_from(first)
         );
-        let read = match self
-            .client
-            .get_whole(&path, Accept::Json, kind.known.plural)
-            .await
-        {
-            Ok(read) => read,
-            Err(error) if error.may_pass() => return Err(error),
-            Err(_) => return Ok(None),
+        let plural = kind.known.plural;
+        let read = self.client.get_whole(&path, Accept::Json, plural).await;
+        let Some(read) = unless_refused(read)? else {
+            return Ok(None);
         };
         let Some((body, _)) = read else {
-            // The kind does not exist, and therefore none of the wanted blocks.
+            // The kind does not exist, and therefore none of the wanted blocks. One answer is enough to say so.
             let blocks = vec![(*cidr, Some(Answer::missing()))];
             return Ok(Some(Page {
                 blocks,
@@ -136,7 +138,7 @@ impl Part<'_> {
                 items: 1,
             }));
         };
-        let list = self.client.decode(&body, kind.known.plural)?;
+        let list = self.client.decode(&body, plural)?;
         Ok(Page::read(list, kind, wanted))
     }
 
@@ -173,32 +175,25 @@ impl Page {
         for item in list.items {
             let json = item.get().as_bytes();
             let metadata = meta::metadata(json, Encoding::Json)?;
+            let name: &str = &metadata.name;
             let is_first_item = items == 0;
             if is_first_item
-                && let Some((first_wanted, _)) = remaining.peek()
-                && *metadata.name < **first_wanted
+                && wanted
+                    .first()
+                    .is_some_and(|(first_wanted, _)| name < first_wanted.as_str())
             {
                 return None;
             }
             items += 1;
 
             // Wanted blocks that sort before this item do not exist.
-            while remaining.next_if(|(name, _)| **name < *metadata.name).is_some() {}
-            let Some((_, cidr)) = remaining.next_if(|(name, _)| **name == *metadata.name) else {
-                continue;
-            };
-            let mut snapshot = Snapshot::default();
-            kind.known.add(&mut snapshot, json, Encoding::Json);
-            let is_being_deleted = snapshot
-                .blocks
-                .iter()
-                .any(|block| block.value.content.is_deleted());
-            let mut answer = None;
-            if !is_being_deleted {
-                let entries = object_entries(&Key::Block(*cidr), snapshot, &metadata.revision());
-                answer = Some(Answer::found(entries));
+            while remaining
+                .next_if(|(wanted_name, _)| wanted_name.as_str() < name)
+                .is_some()
+            {}
+            if let Some((_, cidr)) = remaining.next_if(|(wanted_name, _)| wanted_name == name) {
+                blocks.push((*cidr, block_answer(kind, *cidr, json, &metadata.revision())));
             }
-            blocks.push((*cidr, answer));
         }
 
         let is_last_page = list.metadata.next.is_empty();
@@ -209,4 +204,22 @@ impl Page {
             items,
         })
     }
+}
+
+/// The answer for a block on a page; `None` if the block is being deleted, since only a read of its own completes that.
+fn block_answer(kind: &Kind, cidr: IpNet, json: &[u8], revision: &Revision) -> Option<Answer> {
+    let mut snapshot = Snapshot::default();
+    kind.known.add(&mut snapshot, json, Encoding::Json);
+    let is_being_deleted = snapshot
+        .blocks
+        .iter()
+        .any(|block| block.value.content.is_deleted());
+    if is_being_deleted {
+        return None;
+    }
+    Some(Answer::found(object_entries(
+        &Key::Block(cidr),
+        snapshot,
+        revision,
+    )))
 }

@@ -14,6 +14,7 @@ use calipam_files::objects::names::object_name;
 use calipam_model::key::Key;
 use calipam_model::parallel::lock;
 use calipam_model::snapshot::{Revision, Snapshot, Source};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use self::read::Answer;
@@ -79,16 +80,14 @@ impl KubeStore {
         };
         let mut retries = Retries::new(&ALLOCATIONS);
         loop {
-            match answer_all(&self.client(), queries, &listing).await {
+            let error = match answer_all(&self.client(), queries, &listing).await {
                 Ok(answers) => return Ok(answers),
-                Err(
-                    timed_out @ Error::Request {
-                        failure: Failure::Connection(Cause::TimedOut(_) | Cause::GivenUp(_)),
-                        ..
-                    },
-                ) => return Err(unavailable(timed_out)),
-                Err(error) => retries.wait(error).await.map_err(unavailable)?,
+                Err(error) => error,
+            };
+            if is_timeout(&error) {
+                return Err(unavailable(error));
             }
+            retries.wait(error).await.map_err(unavailable)?;
             listing.not_older_than = None;
         }
     }
@@ -112,6 +111,19 @@ impl KubeStore {
         Ok(is_other)
     }
 
+    /// Keeps the objects of answers for later writes. Of many answers it keeps none, since few of those objects will be
+    /// written.
+    fn keep_objects(&self, answers: &mut [Answer]) {
+        let mut state = self.state();
+        if answers.len() > MAX_KEPT_OBJECTS {
+            state.objects.clear();
+            return;
+        }
+        for answer in answers {
+            state.objects.extend(answer.object.take());
+        }
+    }
+
     /// The object at a revision: from the last read or write, or from a new read.
     async fn object(&self, target: &Target<'_>, key: &Key, revision: &Revision) -> Result<Value, Failure> {
         let kept = self.state().objects.get(key).cloned();
@@ -120,7 +132,7 @@ impl KubeStore {
         {
             return Ok(object);
         }
-        target.expected(revision).await
+        target.read_expected(revision).await
     }
 }
 
@@ -151,35 +163,15 @@ impl Records for KubeStore {
             answers = self.ask(queries, known).await?;
         }
 
-        // Later calls can list since the oldest of these lists, which is no older than the time before all of them.
-        let mut listed_state = None;
-        let oldest_version = answers.iter().filter_map(|answer| answer.list_version).min();
-        if let Some(version) = oldest_version
-            && version > 0
-            && known.is_none()
-        {
-            listed_state = Some(KnownState {
-                version: version.to_string(),
-                at: started,
-            });
-        }
-
-        // A read of many blocks keeps no objects, since few of them will be written.
-        let keeps_objects = queries.len() <= MAX_KEPT_OBJECTS;
-        let mut state = self.state();
-        if !keeps_objects {
-            state.objects.clear();
-        }
-        let mut entries = Vec::with_capacity(answers.len());
-        for answer in answers {
-            if keeps_objects {
-                state.objects.extend(answer.object);
-            }
-            entries.push(answer.entries);
-        }
+        let state = match known {
+            None => listed_state(&answers, started),
+            // These lists may be as old as the known state.
+            Some(_) => None,
+        };
+        self.keep_objects(&mut answers);
         Ok(ListsSince {
-            answers: entries,
-            state: listed_state,
+            answers: answers.into_iter().map(|answer| answer.entries).collect(),
+            state,
         })
     }
 
@@ -198,14 +190,7 @@ impl Records for KubeStore {
             failure => unavailable(client.write_error(&object_name(&key), failure)),
         };
         let target = Target::locate(&client, &key, LABELLED).map_err(failed)?;
-        let mut value = None;
-        if let Some(record) = swap.after() {
-            value = record.encode();
-            if value.is_none() {
-                let reason = "records of this kind are never written";
-                return Err(failed(Failure::Other(reason.into())));
-            }
-        }
+        let value = new_value(swap).map_err(failed)?;
         let mut old_object = None;
         if let Some(revision) = &swap.read {
             old_object = Some(self.object(&target, &key, revision).await.map_err(failed)?);
@@ -228,19 +213,13 @@ impl Records for KubeStore {
         let client = self.client();
         let mut labelled = 0;
         for entry in read::affinities_of(&client, node).await.map_err(unavailable)? {
-            let Record::Affinity(affinity) = &entry.record else {
-                continue;
-            };
-            let Revision::Kubernetes(version) = &entry.revision else {
-                continue;
-            };
-            let has_label = |(name, value): &(&str, String)| version.labels.get(*name) == Some(value);
-            if affinity.key.labels().iter().all(has_label) {
+            if !lacks_labels(&entry) {
                 continue;
             }
+            // Each write of an affinity sets its labels, so it is written as it is.
             let swap = Swap {
-                record: entry.record.clone(),
-                read: Some(entry.revision.clone()),
+                record: entry.record,
+                read: Some(entry.revision),
                 deletes: false,
             };
             match self.swap(&swap).await {
@@ -252,6 +231,57 @@ impl Records for KubeStore {
         }
         Ok(labelled)
     }
+}
+
+/// True if a read has timed out, so that the caller has no time left for another attempt.
+fn is_timeout(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Request {
+            failure: Failure::Connection(Cause::TimedOut(_) | Cause::GivenUp(_)),
+            ..
+        }
+    )
+}
+
+/// The state since which later calls can list: the version of the oldest list, which is no older than `started`, a time
+/// before all lists. `None` if there is no list, or if a version is no number.
+fn listed_state(answers: &[Answer], started: Timestamp) -> Option<KnownState> {
+    let oldest_version = answers.iter().filter_map(|answer| answer.list_version).min()?;
+    // A version that is no number counts as 0.
+    if oldest_version == 0 {
+        return None;
+    }
+    Some(KnownState {
+        version: oldest_version.to_string(),
+        at: started,
+    })
+}
+
+/// The value that a swap writes; `None` if it deletes the object.
+///
+/// # Errors
+/// If records of this kind are never written.
+fn new_value(swap: &Swap) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(record) = swap.after() else {
+        return Ok(None);
+    };
+    match record.encode() {
+        Some(value) => Ok(Some(value)),
+        None => Err(Failure::Other("records of this kind are never written".into())),
+    }
+}
+
+/// True if a stored affinity lacks one of the labels with which Calico finds it.
+fn lacks_labels(entry: &Entry) -> bool {
+    let Record::Affinity(affinity) = &entry.record else {
+        return false;
+    };
+    let Revision::Kubernetes(version) = &entry.revision else {
+        return false;
+    };
+    let has_label = |(name, value): &(&str, String)| version.labels.get(*name) == Some(value);
+    !affinity.key.labels().iter().all(has_label)
 }
 
 /// The way to list objects.

@@ -20,7 +20,8 @@ use crate::kubernetes::client::kinds::{self, Kind, UNRESERVED};
 use crate::kubernetes::client::object::List;
 use crate::kubernetes::whole::list::list;
 use crate::kubernetes::write::change::{
-    SECOND_STEPS, finish_deletion, is_marked, unfinished_deletion, version, without_strict,
+    SECOND_STEPS, finish_deletion, is_marked, unfinished_deletion, version, without_managed_fields,
+    without_strict,
 };
 
 #[derive(Default)]
@@ -53,7 +54,7 @@ impl Answer {
     }
 
     /// Creates the answer to a list request. "Not found" means that there are no such objects.
-    pub(super) fn to_list(read: Result<Vec<Entry>>) -> Result<Self> {
+    pub(super) fn from_list(read: Result<Vec<Entry>>) -> Result<Self> {
         match read {
             Ok(entries) => Ok(Self::found(entries)),
             Err(Error::Request {
@@ -62,6 +63,18 @@ impl Answer {
             }) => Ok(Self::missing()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// The result of a request; `None` if the server refuses it, for example since it does not understand a page's token.
+///
+/// # Errors
+/// If the same request may succeed later.
+pub(super) fn unless_refused<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.may_pass() => Err(error),
+        Err(_) => Ok(None),
     }
 }
 
@@ -78,14 +91,12 @@ pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
         let Some((snapshot, body)) = read_one(client, &kind, &path).await? else {
             return Ok(Answer::missing());
         };
-        let mut value: Value = serde_json::from_slice(&body).map_err(|_| incomplete(client, &kind))?;
-        if let Some(metadata) = value["metadata"].as_object_mut() {
-            metadata.remove("managedFields");
-        }
-
+        let value: Value = serde_json::from_slice(&body).map_err(|_| incomplete(client, &kind))?;
+        let value = without_managed_fields(value);
         if is_marked(&value["spec"]) {
             match finish_deletion(client, &path, &value).await {
                 Ok(()) | Err(Failure::NotFound) => return Ok(Answer::found(Vec::new())),
+                // Another client has written to the object since the read.
                 Err(Failure::Conflict(_)) => continue,
                 Err(failure) => return Err(client.write_error(kind.known.plural, failure)),
             }
@@ -155,13 +166,11 @@ pub(super) async fn listed(
         kind.path = format!("{}?{}", kind.path, not_older_than(since));
     }
 
-    let list = match list::<Snapshot>(client, &kind).await {
-        Ok(listed) => Ok(ShortList {
-            version: listed.resource_version,
-            snapshot: listed.taken,
-        }),
-        Err(error) => Err(error),
-    };
+    let listed = list::<Snapshot>(client, &kind).await;
+    let list = listed.map(|listed| ShortList {
+        version: listed.resource_version,
+        snapshot: listed.taken,
+    });
     list_answer(list, is_wanted)
 }
 
@@ -192,7 +201,7 @@ fn list_answer(list: Result<ShortList>, is_wanted: impl Fn(&Key) -> bool) -> Res
             list_version: Some(list.version.parse().unwrap_or(0)),
             ..Answer::found(entries(list.snapshot, is_wanted))
         }),
-        Err(error) => Answer::to_list(Err(error)),
+        Err(error) => Answer::from_list(Err(error)),
     }
 }
 
@@ -286,6 +295,7 @@ fn block_entry(stored: Versioned<StoredBlock>) -> Entry {
     let usable = value.content.into_usable();
     let record = match usable.map(|block| without_strict(BlockContent::Sound(block))) {
         Ok(BlockContent::Sound(block)) if block.cidr() == value.key => Record::Block(Arc::from(block)),
+        // The object with the block's name holds another block.
         Ok(other_block) => undecodable(DecodeError::another_block(other_block.cidr())),
         Err(error) => undecodable(error),
     };

@@ -156,26 +156,30 @@ impl OneKind {
                     }
                     continue;
                 }
-                requested = self.requests.changed() => match requested {
-                    Ok(()) => {
-                        confirmed = Some(self.confirm_current().await?);
-                        continue;
-                    }
-                    Err(_) => return Err(receiver_dropped()),
-                },
+                requested = self.requests.changed() => {
+                    requested.map_err(|_| receiver_dropped())?;
+                    confirmed = Some(self.confirm_current().await?);
+                    continue;
+                }
                 () = sleep_until(started + length + LATE) => return interrupted,
             };
             match next_event {
                 Ok(Some(event)) => self.report(event).await?,
                 Ok(None) if started.elapsed() >= length => return Ok(()),
                 Ok(None) => return interrupted,
-                Err(failure @ (Failure::Connection(_) | Failure::Incomplete(_))) => {
-                    tracing::info!("{}: the watch has ended: {failure}", self.kind.known.plural);
-                    return interrupted;
-                }
-                Err(failure) => return Err(self.broken_by(failure)),
+                Err(failure) => return Err(self.ended_by(failure)),
             }
         }
+    }
+
+    /// Converts a failure during a watch. If the connection breaks off, the server may have restarted.
+    fn ended_by(&self, failure: Failure) -> Broken {
+        let is_broken_off = matches!(failure, Failure::Connection(_) | Failure::Incomplete(_));
+        if !is_broken_off {
+            return self.broken_by(failure);
+        }
+        tracing::info!("{}: the watch has ended: {failure}", self.kind.known.plural);
+        Broken::Lost(WholeReadReason::Interrupted)
     }
 
     /// Reports everything up to now, and returns the number of the last request to do so. Since a silent watch does not
@@ -202,24 +206,15 @@ impl OneKind {
 
     /// Passes an event on, unless it was reported before.
     async fn report(&mut self, event: WatchEvent) -> Result<(), Broken> {
+        let version = event.version().cast_signed();
+        // Two watches may report the same change.
+        if version <= self.reported_until {
+            return Ok(());
+        }
+        self.reported_until = version;
         let message = match event {
-            WatchEvent::Change(change) => {
-                let version = change.version.cast_signed();
-                // Two watches may report the same change.
-                if version <= self.reported_until {
-                    return Ok(());
-                }
-                self.reported_until = version;
-                Message::Change(self.kind.known, change)
-            }
-            WatchEvent::Reached(version) => {
-                let version = version.cast_signed();
-                if version <= self.reported_until {
-                    return Ok(());
-                }
-                self.reported_until = version;
-                Message::Reached(self.kind.known.plural, version)
-            }
+            WatchEvent::Change(change) => Message::Change(self.kind.known, change),
+            WatchEvent::Reached(_) => Message::Reached(self.kind.known.plural, version),
         };
         self.send(message).await
     }

@@ -12,7 +12,7 @@ const MIN_PAUSE: Duration = Duration::from_millis(200);
 
 /// The delay that the server demands before a retry. `None` if it demands none, or if a request other than GET may have
 /// been started. A request that was rejected with 429 was not started.
-pub(super) fn pause(method: &Method, status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn demanded_pause(method: &Method, status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     let is_throttled = status == StatusCode::TOO_MANY_REQUESTS;
     let is_failed_read = method == Method::GET && status.is_server_error();
     if !is_throttled && !is_failed_read {
@@ -33,7 +33,7 @@ mod tests {
     fn only_requests_that_were_not_started_are_sent_again() {
         let after = |method, status: u16, seconds: &'static str| {
             let headers = HeaderMap::from_iter([(header::RETRY_AFTER, HeaderValue::from_static(seconds))]);
-            pause(&method, StatusCode::from_u16(status).unwrap(), &headers)
+            demanded_pause(&method, StatusCode::from_u16(status).unwrap(), &headers)
         };
         let second = Some(Duration::from_secs(1));
         assert_eq!(after(Method::GET, 429, "1"), second);
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(after(Method::GET, 429, "Fri, 01 May 2026 12:00:00 GMT"), None);
         assert_eq!(after(Method::GET, 429, "-1"), None);
         assert_eq!(
-            pause(&Method::GET, StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new()),
+            demanded_pause(&Method::GET, StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new()),
             None
         );
     }

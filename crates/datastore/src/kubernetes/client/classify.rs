@@ -54,6 +54,7 @@ fn program_of(command: &str) -> String {
     let mut is_start_of_word = true;
     for (index, character) in command.char_indices() {
         match character {
+            // Each variable begins with its name, so the program is the first word that begins with a quotation mark.
             '"' if is_start_of_word => {
                 let program = &command[index + 1..];
                 return program.split('"').next().unwrap_or_default().to_owned();
@@ -69,18 +70,10 @@ fn program_of(command: &str) -> String {
 
 /// Converts an error response to a failure.
 pub(crate) fn status_failure(status: StatusCode, body: &[u8]) -> Failure {
-    #[derive(Deserialize)]
-    struct Status {
-        message: Option<String>,
-    }
-    let mut message = String::from_utf8_lossy(body).trim().to_owned();
-    let mut is_kubernetes = false;
-    if let Ok(status) = serde_json::from_slice::<Status>(body)
-        && let Some(message_of_status) = status.message
-    {
-        message = message_of_status;
-        is_kubernetes = true;
-    }
+    let message_of_status = message_of_status(body);
+    // A proxy, or another server, does not answer with a status of Kubernetes.
+    let is_kubernetes = message_of_status.is_some();
+    let message = message_of_status.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned());
     let message = shortened(message);
     match status.as_u16() {
         401 => Failure::Unauthorized,
@@ -93,6 +86,16 @@ pub(crate) fn status_failure(status: StatusCode, body: &[u8]) -> Failure {
         code @ 400..500 if is_kubernetes => Failure::Refused { code, message },
         code => Failure::NotKubernetes(format!("status {code}: {message}")),
     }
+}
+
+/// The message in a body that is a status of Kubernetes; `None` for any other body.
+fn message_of_status(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Status {
+        message: Option<String>,
+    }
+    let status: Status = serde_json::from_slice(body).ok()?;
+    status.message
 }
 
 /// Shortens a server's message to its first characters.

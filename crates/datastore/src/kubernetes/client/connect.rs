@@ -7,7 +7,7 @@ use calipam_files::regular;
 use http::Uri;
 use kube::Config;
 use kube::client::AuthError;
-use kube::config::{ExecInteractiveMode, Kubeconfig};
+use kube::config::{AuthInfo, ExecInteractiveMode, Kubeconfig};
 use secrecy::ExposeSecret;
 
 use super::classify::login_failure;
@@ -27,30 +27,10 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     apply(settings, &mut config)?;
     flags::apply(&settings.kubectl, &mut config)?;
     if config.proxy_url.is_none() {
-        config.proxy_url = proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())?;
+        config.proxy_url = proxy::from_environment(&config.cluster_url, |name| std::env::var(name).ok())?;
     }
 
-    // kube's own error asks for a Cargo feature of kube, which means nothing to operators.
-    if let Some(provider) = &config.auth_info.auth_provider
-        && provider.name == "gcp"
-    {
-        let reason = "it logs in with the auth-provider gcp, which Google has removed: \
-            `gcloud container clusters get-credentials` writes a new one";
-        return Err(Error::Kubeconfig {
-            what: "the kubeconfig".into(),
-            reason: reason.into(),
-        });
-    }
-    if let Some(token) = &config.auth_info.token
-        && !token.expose_secret().is_empty()
-        && bearer(token.expose_secret()).is_none()
-    {
-        let reason = "it has a line break or another control character";
-        return Err(Error::Kubeconfig {
-            what: "the token".into(),
-            reason: reason.into(),
-        });
-    }
+    require_usable_login(&config.auth_info)?;
     if settings.unattended
         && let Some(plugin) = &mut config.auth_info.exec
     {
@@ -66,6 +46,32 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     Ok(config)
 }
 
+/// Rejects ways to log in that cannot succeed, with more helpful errors than those of kube.
+fn require_usable_login(auth: &AuthInfo) -> Result<(), Error> {
+    // kube's own error asks for a Cargo feature of kube, which means nothing to operators.
+    if let Some(provider) = &auth.auth_provider
+        && provider.name == "gcp"
+    {
+        let reason = "it logs in with the auth-provider gcp, which Google has removed: \
+            `gcloud container clusters get-credentials` writes a new one";
+        return Err(Error::Kubeconfig {
+            what: "the kubeconfig".into(),
+            reason: reason.into(),
+        });
+    }
+    if let Some(token) = &auth.token
+        && !token.expose_secret().is_empty()
+        && bearer(token.expose_secret()).is_none()
+    {
+        let reason = "it has a line break or another control character";
+        return Err(Error::Kubeconfig {
+            what: "the token".into(),
+            reason: reason.into(),
+        });
+    }
+    Ok(())
+}
+
 /// The kubeconfig that the settings name, and its name in errors. `None` if there is no kubeconfig, or if the settings
 /// have only an API endpoint.
 fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, String)>, Error> {
@@ -75,23 +81,29 @@ fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, Strin
         return Ok(Some((kubeconfig, INLINE.to_owned())));
     }
 
-    let mut paths: Vec<PathBuf> = Vec::new();
-    if !settings.kubeconfig.is_empty() {
-        paths.extend(std::env::split_paths(&settings.kubeconfig));
-    } else if settings.api_endpoint.is_empty()
-        && let Some(home) = std::env::home_dir()
-    {
-        let default_path = home.join(".kube/config");
-        if default_path.exists() {
-            paths.push(default_path);
-        }
-    }
+    let paths = kubeconfig_paths(settings);
     if paths.is_empty() {
         return Ok(None);
     }
     let texts: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     let name = format!("the kubeconfig {}", texts.join(", "));
     Ok(Some((merged(&paths, &name)?, name)))
+}
+
+/// The files that the settings name, or else the default file, if it exists and no API endpoint is set.
+fn kubeconfig_paths(settings: &KubernetesSettings) -> Vec<PathBuf> {
+    if !settings.kubeconfig.is_empty() {
+        return std::env::split_paths(&settings.kubeconfig).collect();
+    }
+    if !settings.api_endpoint.is_empty() {
+        return Vec::new();
+    }
+    let Some(home) = std::env::home_dir() else {
+        return Vec::new();
+    };
+    let mut paths = vec![home.join(".kube/config")];
+    paths.retain(|path| path.exists());
+    paths
 }
 
 /// The kubeconfig's program that provides credentials; `None` if there is none, or the settings are not usable.
@@ -134,15 +146,7 @@ pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<
     let Some((kubeconfig, _)) = kubeconfig(settings)? else {
         return Ok(None);
     };
-    let mut contexts_of_server: Vec<&String> = Vec::new();
-    for named in &kubeconfig.contexts {
-        if let Some(context) = &named.context
-            && server_of_cluster(&kubeconfig, &context.cluster).as_deref() == Some(server)
-        {
-            contexts_of_server.push(&named.name);
-        }
-    }
-
+    let contexts_of_server = contexts_of_server(&kubeconfig, server);
     let chosen_context = if settings.context.is_empty() {
         kubeconfig.current_context.as_ref()
     } else {
@@ -154,6 +158,19 @@ pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<
         return Ok(None);
     }
     Ok(contexts_of_server.first().copied().cloned())
+}
+
+/// The names of the contexts whose cluster has the URL `server`, in the order of the kubeconfig.
+fn contexts_of_server<'k>(kubeconfig: &'k Kubeconfig, server: &str) -> Vec<&'k String> {
+    let mut names = Vec::new();
+    for named in &kubeconfig.contexts {
+        if let Some(context) = &named.context
+            && server_of_cluster(kubeconfig, &context.cluster).as_deref() == Some(server)
+        {
+            names.push(&named.name);
+        }
+    }
+    names
 }
 
 /// The URL of a kubeconfig's cluster, for output; `None` if there is no such cluster, or it has no valid URL.
@@ -190,19 +207,13 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
 /// Merges several kubeconfigs. The first file that has a value determines it. Some of several files may be missing, but
 /// not all of them.
 fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
-    let unreadable = |reason: String| Error::KubeconfigFile {
-        what: name.into(),
-        reason,
-    };
     let has_several = paths.len() > 1;
     let mut merged: Option<Kubeconfig> = None;
     for path in paths {
         if has_several && !path.exists() {
             continue;
         }
-        // Opening it first rejects a pipe, which the next read would wait for.
-        regular::open(path).map_err(|error| unreadable(error.to_string()))?;
-        let next = Kubeconfig::read_from(path).map_err(|error| unusable_kubeconfig(name, &error))?;
+        let next = read_kubeconfig(path, name)?;
         merged = Some(match merged {
             None => next,
             Some(earlier) => earlier
@@ -210,7 +221,20 @@ fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
                 .map_err(|error| unusable_kubeconfig(name, &error))?,
         });
     }
-    merged.ok_or_else(|| unreadable("there is no such file".into()))
+    merged.ok_or_else(|| unreadable(name, "there is no such file".into()))
+}
+
+fn read_kubeconfig(path: &Path, name: &str) -> Result<Kubeconfig, Error> {
+    // Opening it first rejects a pipe, which the next read would wait for.
+    regular::open(path).map_err(|error| unreadable(name, error.to_string()))?;
+    Kubeconfig::read_from(path).map_err(|error| unusable_kubeconfig(name, &error))
+}
+
+fn unreadable(name: &str, reason: String) -> Error {
+    Error::KubeconfigFile {
+        what: name.into(),
+        reason,
+    }
 }
 
 /// Applies settings that override or replace a kubeconfig.

@@ -34,14 +34,7 @@ impl Api {
             read::<ServerVersion>(client, "/version")
         );
         let groups = groups?.unwrap_or_default();
-        let has = |name: &str| groups.groups.iter().any(|group| group.name == name);
-
-        let is_native = configured.is_empty() && has(NATIVE_GROUP) && !has(CLASSIC_GROUP);
-        let flavour = if is_native {
-            Flavour::Native
-        } else {
-            Flavour::configured(configured)
-        };
+        let flavour = groups.flavour(configured);
         let whole_lists = match version {
             Ok(Some(version)) => version.is_at_least(1, 33),
             // A server that does not report its version is probably old.
@@ -53,10 +46,10 @@ impl Api {
             ..Self::default()
         };
 
-        if has(flavour.group()) {
+        if groups.find(flavour.group()).is_some() {
             api.calico = plurals(client, flavour.group(), flavour.version()).await?;
         }
-        if let Some(group) = groups.groups.iter().find(|group| group.name == KUBEVIRT_GROUP) {
+        if let Some(group) = groups.find(KUBEVIRT_GROUP) {
             let version = group.preferred_version.version.clone();
             let plurals = plurals(client, KUBEVIRT_GROUP, &version).await?;
             api.kubevirt = Some((version, plurals));
@@ -136,6 +129,23 @@ fn parse_number(text: &str) -> Option<u32> {
 #[derive(Default, Deserialize)]
 struct Groups {
     groups: Vec<GroupEntry>,
+}
+
+impl Groups {
+    fn find(&self, name: &str) -> Option<&GroupEntry> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+
+    /// The flavour of the configured API group. If none is configured, the native flavour is chosen only if the cluster
+    /// does not have the classic group.
+    fn flavour(&self, configured: &str) -> Flavour {
+        let has_only_native = self.find(NATIVE_GROUP).is_some() && self.find(CLASSIC_GROUP).is_none();
+        if configured.is_empty() && has_only_native {
+            Flavour::Native
+        } else {
+            Flavour::configured(configured)
+        }
+    }
 }
 
 #[derive(Deserialize)]

@@ -106,11 +106,11 @@ impl Events {
         };
         let (path, json) = event.object(&self.instance);
         let reported = client.write(Method::POST, &path, &json).await;
-        // After a broken connection, the next event connects again.
-        self.client = match reported {
-            Err(Failure::Connection(_)) => None,
-            _ => Some(Arc::clone(&client)),
-        };
+        self.client = Some(Arc::clone(&client));
+        if let Err(Failure::Connection(_)) = reported {
+            // The next event connects again.
+            self.client = None;
+        }
         match reported {
             Ok(_) | Err(Failure::Conflict(_)) => Ok(()),
             Err(failure) => Err(client.write_error("events", failure)),

@@ -1,6 +1,7 @@
 //! kubectl's connection options, which override the kubeconfig and the settings.
 
 use kube::Config;
+use kube::config::AuthInfo;
 
 use super::pem::{certificates, endpoint, set_identity};
 use crate::error::Error;
@@ -33,7 +34,12 @@ pub(super) fn apply(options: &KubectlOptions, config: &mut Config) -> Result<(),
     if let Some((certificate, key)) = &options.client_identity {
         set_identity(config, certificate, key)?;
     }
-    let auth = &mut config.auth_info;
+    apply_login(options, &mut config.auth_info);
+    Ok(())
+}
+
+/// Applies the options for the token, and for the user and groups to act as.
+fn apply_login(options: &KubectlOptions, auth: &mut AuthInfo) {
     if !options.token.is_empty() {
         auth.token = Some(options.token.reveal().to_owned().into());
         // One way to log in is enough, and a plugin might ask the user.
@@ -50,5 +56,4 @@ pub(super) fn apply(options: &KubectlOptions, config: &mut Config) -> Result<(),
             auth.impersonate_groups = Some(options.as_groups.clone());
         }
     }
-    Ok(())
 }

@@ -85,24 +85,27 @@ pub(crate) fn segment(name: &str) -> String {
 
 /// Finds a kind in the API; otherwise returns the reason why its source is skipped.
 fn resolve(api: &Api, known: &'static KnownKind) -> Resolved {
-    let plural = known.plural;
     let group = match known.group {
         Group::Core => "",
         Group::Calico | Group::Only(_) => api.flavour.group(),
         Group::KubeVirt => KUBEVIRT_GROUP,
     };
-    let path = match known.group {
-        Group::Core => Some(format!("/api/v1/{plural}")),
-        Group::Calico | Group::Only(_) if api.has(plural) => Some(api.calico_path(plural)),
-        Group::Calico | Group::Only(_) => None,
-        Group::KubeVirt => api.kubevirt_path(plural),
-    };
-    match path {
+    match path_of(api, known) {
         Some(path) => Ok(Kind { known, group, path }),
-        None => Err((
-            known.source,
-            WhySkipped::NotInstalled(format!("{plural}.{group}")),
-        )),
+        None => {
+            let missing_kind = format!("{}.{group}", known.plural);
+            Err((known.source, WhySkipped::NotInstalled(missing_kind)))
+        }
+    }
+}
+
+/// The path of all objects of a kind; `None` if the cluster does not have the kind.
+fn path_of(api: &Api, known: &KnownKind) -> Option<String> {
+    let plural = known.plural;
+    match known.group {
+        Group::Core => Some(format!("/api/v1/{plural}")),
+        Group::Calico | Group::Only(_) => api.has(plural).then(|| api.calico_path(plural)),
+        Group::KubeVirt => api.kubevirt_path(plural),
     }
 }
 

@@ -31,6 +31,7 @@ use bytes::Bytes;
 use calipam_files::objects::{Accept, Encoding};
 use http::response::Parts;
 use http::{Method, Request, StatusCode, header};
+use kube::Config;
 use kube::client::Body;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -134,14 +135,7 @@ impl KubeClient {
                 Process::Long => Budget::new(settings.timeouts.request),
                 Process::Short => Budget::connecting(settings.timeouts.request),
             };
-            let budget_of_transport = budget.clone();
-            let one_connection = move |config| transport::client(config, &budget_of_transport);
-            let made = match process {
-                Process::Long => plugin.within_limit(config, kube::Client::try_from).await,
-                Process::Short if config.auth_info.exec.is_none() => Ok(one_connection(config)),
-                Process::Short => plugin.within_limit(config, one_connection).await,
-            };
-            let client = match made {
+            let client = match kube_client(process, config, &plugin, &budget).await {
                 Ok(client) => client.map_err(|error| connect::unusable(&server, &error))?,
                 Err(failure) => return Err(request_error(&server, "credentials", failure)),
             };
@@ -291,9 +285,10 @@ impl KubeClient {
 
                 let body = answer.whole(MAX_ERROR_BODY).await.unwrap_or_default();
                 let failure = status_failure(head.status, &body);
-                let Some(pause) = busy::pause(&method, head.status, &head.headers) else {
+                let Some(pause) = busy::demanded_pause(&method, head.status, &head.headers) else {
                     return Err(failure);
                 };
+                // A body that can be read only once cannot be sent again.
                 let Some(copied_request) = copied_request else {
                     return Err(failure);
                 };
@@ -325,11 +320,8 @@ impl KubeClient {
         };
         let limit = self.timeouts.request;
         let started = Instant::now();
-        let response = match self
-            .budget
-            .wait(&self.server, limit, self.client.send(request))
-            .await
-        {
+        let sending = self.client.send(request);
+        let response = match self.budget.wait(&self.server, limit, sending).await {
             Ok(response) => response.map_err(|error| transport_failure(&error, attempt))?,
             Err(cause) => {
                 let plugin_failure = self.plugin.kill_late(started.elapsed());
@@ -366,6 +358,26 @@ impl KubeClient {
             what: what.to_owned(),
             failure,
         }
+    }
+}
+
+/// Creates kube's client for a process.
+///
+/// # Errors
+/// If the plugin that provides credentials takes too long. The inner result is that of kube.
+async fn kube_client(
+    process: Process,
+    config: Config,
+    plugin: &Plugin,
+    budget: &Budget,
+) -> Result<kube::Result<kube::Client>, Failure> {
+    let budget = budget.clone();
+    let one_connection = move |config| transport::client(config, &budget);
+    match process {
+        Process::Long => plugin.within_limit(config, kube::Client::try_from).await,
+        // Without a plugin, nothing can block the current thread.
+        Process::Short if config.auth_info.exec.is_none() => Ok(one_connection(config)),
+        Process::Short => plugin.within_limit(config, one_connection).await,
     }
 }
 

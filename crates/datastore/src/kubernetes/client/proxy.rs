@@ -13,34 +13,22 @@ use crate::error::Error;
 ///
 /// # Errors
 /// If the proxy applies and its variable is invalid.
-pub(super) fn of_environment(
+pub(super) fn from_environment(
     server: &Uri,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Option<Uri>, Error> {
-    // The first of two variables that is set, with its value.
-    let first_set = |names: [&'static str; 2]| {
-        for name in names {
-            if let Some(value) = variable(name)
-                && !value.is_empty()
-            {
-                return Some((name, value));
-            }
-        }
-        None
-    };
-
     let is_https = server.scheme_str() == Some("https");
     let proxy_variables = if is_https {
         ["HTTPS_PROXY", "https_proxy"]
     } else {
         ["HTTP_PROXY", "http_proxy"]
     };
-    let Some((name, proxy)) = first_set(proxy_variables) else {
+    let Some((name, proxy)) = first_set(proxy_variables, &variable) else {
         return Ok(None);
     };
 
     let mut exempt = String::new();
-    if let Some((_, hosts)) = first_set(["NO_PROXY", "no_proxy"]) {
+    if let Some((_, hosts)) = first_set(["NO_PROXY", "no_proxy"], &variable) {
         exempt = hosts.to_lowercase();
     }
     let host = server.host().unwrap_or_default().to_lowercase();
@@ -50,6 +38,21 @@ pub(super) fn of_environment(
         return Ok(None);
     }
     parse(name, &proxy).map(Some)
+}
+
+/// The first of two variables that is set and not empty, with its value.
+fn first_set(
+    names: [&'static str; 2],
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Option<(&'static str, String)> {
+    for name in names {
+        if let Some(value) = variable(name)
+            && !value.is_empty()
+        {
+            return Some((name, value));
+        }
+    }
+    None
 }
 
 /// The reason in the error for a text that is not a URL.
@@ -70,21 +73,25 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Uri, Error> {
         None => format!("http://{text}"),
     };
     let url: Uri = with_scheme.parse().map_err(|_| unusable(NO_URL))?;
-    let host = url.host().unwrap_or_default();
-    if host.is_empty() {
-        return Err(unusable(NO_URL));
-    }
-
-    // The parser ignores a port that is not a number. Without a port, the host must be the end of `USER@HOST`.
-    let user_and_host = url.authority().map(|authority| authority.as_str());
-    let has_bad_port = url.port_u16().is_none() && !user_and_host.unwrap_or_default().ends_with(host);
-    if has_bad_port {
+    let has_host = !url.host().unwrap_or_default().is_empty();
+    if !has_host || has_bad_port(&url) {
         return Err(unusable(NO_URL));
     }
     match url.scheme_str() {
         Some("http" | "https" | "socks5") => Ok(url),
         _ => Err(unusable("its URL must begin with http://, https:// or socks5://")),
     }
+}
+
+/// True if a URL has a port that is not a number, which its parser ignores. Without a port, the host must be the end of
+/// `USER@HOST`.
+fn has_bad_port(url: &Uri) -> bool {
+    if url.port_u16().is_some() {
+        return false;
+    }
+    let user_and_host = url.authority().map(|authority| authority.as_str());
+    let host = url.host().unwrap_or_default();
+    !user_and_host.unwrap_or_default().ends_with(host)
 }
 
 /// True for hosts without a proxy: this machine, and those in `NO_PROXY`.
@@ -109,13 +116,21 @@ fn matches_host(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> 
         return address.is_some_and(|address| cidr.contains(&address));
     }
     let (name, port_of_entry) = split_port(entry).unwrap_or((entry, ""));
-    if !port_of_entry.is_empty() && port_of_entry != port.to_string() {
+    let is_other_port = !port_of_entry.is_empty() && port_of_entry != port.to_string();
+    if is_other_port {
         return false;
     }
     if let Ok(listed) = name.parse::<IpAddr>() {
         return address == Some(listed.to_canonical());
     }
-    if name.is_empty() || address.is_some() {
+    let is_host_name = address.is_none();
+    is_host_name && matches_name(name, host)
+}
+
+/// True if a name in `NO_PROXY` is the host, or a domain that contains it. A name that begins with a dot, or `*.`, is
+/// only a domain.
+fn matches_name(name: &str, host: &str) -> bool {
+    if name.is_empty() {
         return false;
     }
     match name.strip_prefix("*.").or_else(|| name.strip_prefix('.')) {
@@ -147,7 +162,7 @@ mod tests {
                 .find(|(known, _)| *known == name)
                 .map(|(_, value)| (*value).to_owned())
         };
-        let found = of_environment(&server.parse().unwrap(), variable);
+        let found = from_environment(&server.parse().unwrap(), variable);
         found
             .map(|url| url.map(|url| url.to_string()))
             .map_err(|error| error.to_string())

@@ -40,6 +40,16 @@ pub(crate) enum WatchEvent {
     Reached(u64),
 }
 
+impl WatchEvent {
+    /// The version of the change, or the version up to which all changes were reported.
+    pub(crate) fn version(&self) -> u64 {
+        match self {
+            Self::Change(change) => change.version,
+            Self::Reached(version) => *version,
+        }
+    }
+}
+
 /// Finds out the newest version of a kind from a list, which never comes from an outdated cache of the server. The list
 /// has hardly any objects, so it costs the server almost nothing.
 pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<u64, Failure> {
@@ -102,30 +112,42 @@ impl Watch {
     /// changes since the version.
     pub(crate) async fn next(&mut self) -> Result<Option<WatchEvent>, Failure> {
         loop {
-            let unparsed = &self.text[self.parsed..];
-            if let Some(length) = unparsed.iter().position(|byte| *byte == b'\n') {
-                let line = &unparsed[..length];
-                self.parsed += length + 1;
-                if line.trim_ascii().is_empty() {
-                    continue;
+            while let Some(line) = self.next_line() {
+                if !line.trim_ascii().is_empty() {
+                    return parse_event(line).map(Some);
                 }
-                return parse_event(line).map(Some);
             }
-
-            // Only the beginning of a line remains.
-            self.text.drain(..self.parsed);
-            self.parsed = 0;
-            if self.text.len() > MAX_CHANGE {
-                return Err(Failure::NotKubernetes(
-                    "a change is longer than any object can be".to_owned(),
-                ));
-            }
-            match self.answer.piece().await? {
-                Some(piece) => self.text.extend_from_slice(&piece),
-                None if self.text.is_empty() => return Ok(None),
-                None => return Err(Failure::Incomplete("a change is cut off".to_owned())),
+            let has_ended = !self.receive().await?;
+            if has_ended {
+                return Ok(None);
             }
         }
+    }
+
+    /// The next received line that is not parsed yet; `None` if no whole line remains.
+    fn next_line(&mut self) -> Option<&[u8]> {
+        let unparsed = &self.text[self.parsed..];
+        let length = unparsed.iter().position(|byte| *byte == b'\n')?;
+        self.parsed += length + 1;
+        Some(&unparsed[..length])
+    }
+
+    /// Receives more of a line; returns false if the server has ended the watch after a whole line.
+    async fn receive(&mut self) -> Result<bool, Failure> {
+        self.text.drain(..self.parsed);
+        self.parsed = 0;
+        if self.text.len() > MAX_CHANGE {
+            let reason = "a change is longer than any object can be";
+            return Err(Failure::NotKubernetes(reason.to_owned()));
+        }
+        let Some(piece) = self.answer.piece().await? else {
+            if self.text.is_empty() {
+                return Ok(false);
+            }
+            return Err(Failure::Incomplete("a change is cut off".to_owned()));
+        };
+        self.text.extend_from_slice(&piece);
+        Ok(true)
     }
 }
 

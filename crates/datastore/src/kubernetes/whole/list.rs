@@ -127,28 +127,30 @@ pub(crate) async fn list_counted<T: Take>(
             is_length_known: false,
             begun: &mut begun,
         };
-        match attempt.read_pages().await {
+        let failure = match attempt.read_pages().await {
             Ok(()) => return Ok(attempt.listed),
-            // A server, or a proxy in front of it, may not have enough time for a long list.
-            Err(
-                Failure::Connection(Cause::Broken(_))
-                | Failure::Incomplete(_)
-                | Failure::Server { code: 504, .. },
-            ) if limit == 0 => {
-                tracing::info!("{}: the list was cut off, reading it in pages", kind.known.plural);
-                limit = PAGE;
-            }
-            Err(Failure::Compacted) if retries.pause().await => {
-                tracing::info!(
-                    "{}: the revision was compacted, reading again from the start",
-                    kind.known.plural
-                );
-            }
-            Err(failure) => return Err(client.error(kind.known.plural, failure)),
+            Err(failure) => failure,
+        };
+        let plural = kind.known.plural;
+        if limit == 0 && is_cut_off(&failure) {
+            tracing::info!("{plural}: the list was cut off, reading it in pages");
+            limit = PAGE;
+        } else if failure == Failure::Compacted && retries.pause().await {
+            tracing::info!("{plural}: the revision was compacted, reading again from the start");
+        } else {
+            return Err(client.error(plural, failure));
         }
         counter.forget(attempt.listed.items);
         is_restarted = true;
     }
+}
+
+/// True if a list has ended too early. A server, or a proxy in front of it, may not have enough time for a long list.
+fn is_cut_off(failure: &Failure) -> bool {
+    matches!(
+        failure,
+        Failure::Connection(Cause::Broken(_)) | Failure::Incomplete(_) | Failure::Server { code: 504, .. }
+    )
 }
 
 /// One attempt at a list.
@@ -224,11 +226,8 @@ impl<T: Take> Attempt<'_, T> {
                 && next_answer.is_empty()
                 && !meta.next.is_empty()
             {
-                let client = Arc::clone(self.client);
-                let path = self.path(&meta.next);
-                let accept = self.kind.known.accept;
                 self.expect(meta.remaining);
-                next_answer.spawn(async move { client.get(&path, accept).await });
+                self.request_page(&meta.next, next_answer);
             }
             self.listed.items += items;
             self.counter.add(items);
@@ -240,6 +239,14 @@ impl<T: Take> Attempt<'_, T> {
             self.expect(meta.remaining);
         }
         Ok(meta)
+    }
+
+    /// Requests the page with the token `token`, as a task of `answers`.
+    fn request_page(&self, token: &str, answers: &mut JoinSet<Result<Answer, Failure>>) {
+        let client = Arc::clone(self.client);
+        let path = self.path(token);
+        let accept = self.kind.known.accept;
+        answers.spawn(async move { client.get(&path, accept).await });
     }
 
     /// Adds the items of a list with several pages to the expected number, once.

@@ -14,6 +14,7 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot, Source, WhySkipped};
 use self::list::{Counter, Listed};
 use self::order::{Lists, lists_in_order};
 use crate::error::{Error, Permission, Result, etcd_instead, other_context};
+use crate::kubernetes::client::discovery::Api;
 use crate::kubernetes::client::kinds::{self, Kind};
 use crate::kubernetes::client::{KubeClient, permission};
 
@@ -53,29 +54,21 @@ pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Pl
     if api.is_empty() {
         return Err(no_calico_kinds(client));
     }
-    let mut kinds = Vec::new();
     let mut coverage = Snapshot::default();
-    for source in kinds::RECORDS.into_iter().chain(kinds::CONFIGURATION) {
-        match kinds::find(api, source) {
-            Ok(kind) => kinds.push(kind),
-            Err((source, reason)) => skip(&mut coverage, source, reason),
-        }
-    }
-    let first_user = kinds.iter().filter(|kind| extent.has(kind.known.source)).count();
-    kinds.extend(kinds::users_of_addresses(api));
+    let mut kinds = records_and_configuration(api, &mut coverage);
     kinds.retain(|kind| extent.has(kind.known.source));
+    let first_user = kinds.len();
+    let mut users = kinds::users_of_addresses(api);
+    users.retain(|kind| extent.has(kind.known.source));
+    kinds.append(&mut users);
 
     match extent {
         Extent::Whole => require(client, &kinds).await?,
-        // Objects in a partial read are not read again. A later whole read must check further permissions.
         Extent::Sources(_) => {
+            // Objects in a partial read are not read again. A later whole read must check further permissions.
             let permissions = kinds.iter().map(|kind| kind.permission("list")).collect();
             permission::require(client, permissions).await?;
-            for kind in &mut kinds {
-                if kind.known.source == Source::Blocks {
-                    kind.known = &REDUCED_BLOCKS;
-                }
-            }
+            reduce_blocks(&mut kinds);
         }
     }
     coverage.mark_read(kinds.iter().map(|kind| kind.known.source));
@@ -88,6 +81,27 @@ pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Pl
         first_user,
         coverage,
     })
+}
+
+/// The kinds of records and configuration that the cluster has. Notes in `coverage` why the others are not read.
+fn records_and_configuration(api: &Api, coverage: &mut Snapshot) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for source in kinds::RECORDS.into_iter().chain(kinds::CONFIGURATION) {
+        match kinds::find(api, source) {
+            Ok(kind) => kinds.push(kind),
+            Err((source, reason)) => skip(coverage, source, reason),
+        }
+    }
+    kinds
+}
+
+/// Lets blocks be decoded with only the records of borrowers, as a partial read needs them.
+fn reduce_blocks(kinds: &mut [Kind]) {
+    for kind in kinds {
+        if kind.known.source == Source::Blocks {
+            kind.known = &REDUCED_BLOCKS;
+        }
+    }
 }
 
 /// Reads the given extent. Each list has a revision of its own.

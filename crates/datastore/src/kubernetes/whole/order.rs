@@ -58,21 +58,16 @@ pub(crate) async fn lists_in_order<T: Take>(reader: &Lists, plan: &Plan) -> Resu
     let read_first = tasks::all(usize::MAX, reads);
 
     let read_second = async {
-        for begun in begun_signals {
-            if begun.await.is_err() {
-                // A list that ends before it begins has failed, and reports its own error.
-                pending::<()>().await;
-            }
-        }
+        wait_for_all(begun_signals).await;
         lists(reader, second_kinds).await
     };
 
     let (mut all_lists, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
         tokio::try_join!(read_first, read_second)?;
-    let mut is_restarted = false;
-    for (kind, listed) in first_kinds.iter().zip(&all_lists) {
-        is_restarted |= is_waited_for(kind) && listed.is_restarted;
-    }
+    let is_restarted = first_kinds
+        .iter()
+        .zip(&all_lists)
+        .any(|(kind, listed)| is_waited_for(kind) && listed.is_restarted);
     if is_restarted {
         let outdated = second_lists.iter().map(|listed| listed.items).sum();
         reader.counter.forget(outdated);
@@ -80,6 +75,16 @@ pub(crate) async fn lists_in_order<T: Take>(reader: &Lists, plan: &Plan) -> Resu
     }
     all_lists.append(&mut second_lists);
     Ok(all_lists)
+}
+
+/// Waits until all lists have begun to arrive. Never returns if one of them has failed before, since that list reports
+/// its own error.
+async fn wait_for_all(begun_signals: Vec<oneshot::Receiver<()>>) {
+    for begun in begun_signals {
+        if begun.await.is_err() {
+            pending::<()>().await;
+        }
+    }
 }
 
 /// True if the users of addresses are listed after this kind.

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 use calipam_files::objects::{CNI_IP, CNI_IPS, FIXED, NO_IPAM, V4_POOLS, V6_POOLS};
 use calipam_model::cidr::parse_go_address;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 
 use super::{AddressRequest, Budget, Controller, WorkloadPod};
-use crate::kubernetes::client::object::{Address, Metadata, Object, Pod};
+use crate::kubernetes::client::object::{Address, Condition, Metadata, Object, Owner, Pod};
 
 /// The annotations of Calico's CNI plugin with which pods and namespaces request pools, and pods request addresses.
 const REQUEST_ANNOTATIONS: [&str; 4] = [V4_POOLS, V6_POOLS, FIXED, NO_IPAM];
@@ -58,16 +58,9 @@ impl From<Pod> for WorkloadPod {
             .conditions
             .iter()
             .find(|condition| condition.kind == "Ready" && condition.status == "True");
-        let mut ready_after = None;
-        if let Some(condition) = ready_condition
-            && let Some(became_ready) = timestamp(condition.last_transition_time.as_deref())
-            && let Some(created) = timestamp(metadata.creation_timestamp.as_deref())
-        {
-            ready_after = Some(became_ready.duration_since(created));
-        }
         Self {
             addresses: addresses(&metadata, &status.addresses),
-            ready_after,
+            ready_after: ready_condition.and_then(|condition| ready_after(condition, &metadata)),
             requests: requests(&metadata.annotations),
             controller: controller(&metadata),
             ready: ready_condition.is_some() && metadata.deletion_timestamp.is_none(),
@@ -82,21 +75,27 @@ impl From<Pod> for WorkloadPod {
     }
 }
 
+/// Time from a pod's creation until it became ready; `None` if one of these times is missing.
+fn ready_after(ready_condition: &Condition, metadata: &Metadata) -> Option<SignedDuration> {
+    let became_ready = timestamp(ready_condition.last_transition_time.as_deref())?;
+    let created = timestamp(metadata.creation_timestamp.as_deref())?;
+    Some(became_ready.duration_since(created))
+}
+
 fn timestamp(text: Option<&str>) -> Option<Timestamp> {
     text?.parse().ok()
 }
 
 /// The addresses in the annotations of Calico's plugin, or else those in the pod's status.
 fn addresses(metadata: &Metadata, in_status: &[Address]) -> Vec<IpAddr> {
-    let mut texts: Vec<&str> = in_status.iter().map(|address| address.ip.as_str()).collect();
-    for annotation in [CNI_IPS, CNI_IP] {
-        if let Some(list) = metadata.annotations.get(annotation)
-            && !list.is_empty()
-        {
-            texts = list.split(',').collect();
-            break;
-        }
-    }
+    let annotated_list = [CNI_IPS, CNI_IP]
+        .into_iter()
+        .filter_map(|annotation| metadata.annotations.get(annotation))
+        .find(|list| !list.is_empty());
+    let texts: Vec<&str> = match annotated_list {
+        Some(list) => list.split(',').collect(),
+        None => in_status.iter().map(|address| address.ip.as_str()).collect(),
+    };
 
     let mut addresses = Vec::new();
     for text in texts {
@@ -121,8 +120,7 @@ pub(super) fn requests(annotations: &BTreeMap<String, String>) -> Vec<AddressReq
     requests
 }
 
-/// A pod's controller, or the Deployment if one controls its ReplicaSet. The ReplicaSet's name is then the Deployment's
-/// name, followed by the hash in the pod's labels.
+/// A pod's controller, or the Deployment if one controls its ReplicaSet.
 fn controller(metadata: &Metadata) -> Option<Controller> {
     // A static pod. Old versions of Kubernetes set no owner reference for it.
     if metadata.annotations.contains_key("kubernetes.io/config.mirror") {
@@ -132,11 +130,7 @@ fn controller(metadata: &Metadata) -> Option<Controller> {
         });
     }
     let owner = metadata.owner_references.iter().find(|owner| owner.controller)?;
-    if owner.kind == "ReplicaSet"
-        && let Some(hash) = metadata.labels.get("pod-template-hash")
-        && let Some(name_and_dash) = owner.name.strip_suffix(hash)
-        && let Some(deployment) = name_and_dash.strip_suffix('-')
-    {
+    if let Some(deployment) = deployment(owner, &metadata.labels) {
         return Some(Controller {
             kind: "Deployment".into(),
             name: deployment.to_owned(),
@@ -148,13 +142,21 @@ fn controller(metadata: &Metadata) -> Option<Controller> {
     })
 }
 
+/// The name of the Deployment that controls a pod's owner; `None` if the owner is not a ReplicaSet of a Deployment. The
+/// name of such a ReplicaSet is the Deployment's name, a dash, and the hash in the pod's labels.
+fn deployment<'o>(owner: &'o Owner, labels_of_pod: &BTreeMap<String, String>) -> Option<&'o str> {
+    if owner.kind != "ReplicaSet" {
+        return None;
+    }
+    let hash = labels_of_pod.get("pod-template-hash")?;
+    owner.name.strip_suffix(hash.as_str())?.strip_suffix('-')
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use std::net::IpAddr;
-
-    use jiff::SignedDuration;
 
     use super::*;
 

@@ -23,15 +23,16 @@ use crate::kubernetes::client::kinds::{self, Kind};
 use crate::kubernetes::client::{KubeClient, permission};
 use crate::write::{Change, Precondition, Stored, Swap, is_version};
 
-/// Checks that the user may change objects of these sources, and take the lock if `lock` is true.
-pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: bool) -> Result<()> {
+/// Checks that the user may change objects of these sources, and take the lock if `takes_lock` is true.
+pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], takes_lock: bool) -> Result<()> {
     let mut permissions = Vec::new();
     for source in sources {
         if let Ok(kind) = kinds::find(client.api(), *source) {
             permissions.extend(["create", "delete", "update"].map(|verb| kind.permission(verb)));
         }
     }
-    if lock && let Ok(kind) = kinds::find(client.api(), Source::ClusterInformation) {
+    // The lock is in the cluster information.
+    if takes_lock && let Ok(kind) = kinds::find(client.api(), Source::ClusterInformation) {
         permissions.push(kind.permission("update"));
     }
     permission::require(client, permissions).await
@@ -83,27 +84,8 @@ fn built_in(mut snapshot: Snapshot) -> Option<Stored> {
 /// Converts a custom resource, which `snapshot` contains decoded, to its stored state. If a repair can edit the object,
 /// the raw value is the one that etcd would have, so that it can be compared with the value that is written. Otherwise it
 /// is the response itself.
-fn stored_custom_resource(key: &Key, mut snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
-    // A handle or affinity is identified by the object's value, not by its name.
-    let object = match key {
-        Key::Block(_) => snapshot
-            .blocks
-            .pop()
-            .map(|block| Object::Block(without_strict(block.value.content))),
-        Key::Handle(id) => snapshot
-            .handles
-            .pop()
-            .filter(|handle| handle.value.id() == **id)
-            .map(|handle| Object::Handle(handle.value)),
-        Key::Affinity(key) => snapshot
-            .affinities
-            .pop()
-            .filter(|affinity| affinity.value.key == *key)
-            .map(|affinity| Object::Affinity(affinity.value)),
-        Key::Pool(_) => Some(Object::Pool(form::pool(value))),
-        Key::IpamConfig => Some(Object::IpamConfig(form::ipam_config(value))),
-        _ => None,
-    };
+fn stored_custom_resource(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
+    let object = editable(key, snapshot, value);
     let raw = match &object {
         Some(object) => object.encode().into(),
         None => body.clone(),
@@ -114,6 +96,31 @@ fn stored_custom_resource(key: &Key, mut snapshot: Snapshot, value: &Value, body
         whole: Some(body),
         object,
         user: None,
+    }
+}
+
+/// The object with this key in the form that a repair edits; `None` if it cannot be decoded, is identified as another
+/// one, or is of a kind that repairs do not edit.
+fn editable(key: &Key, mut snapshot: Snapshot, value: &Value) -> Option<Object> {
+    match key {
+        Key::Block(_) => {
+            let block = snapshot.blocks.pop()?.value;
+            Some(Object::Block(without_strict(block.content)))
+        }
+        // A handle or affinity is identified by the object's value, not by its name.
+        Key::Handle(id) => {
+            let handle = snapshot.handles.pop()?.value;
+            let is_same = handle.id() == **id;
+            is_same.then_some(Object::Handle(handle))
+        }
+        Key::Affinity(key) => {
+            let affinity = snapshot.affinities.pop()?.value;
+            let is_same = affinity.key == *key;
+            is_same.then_some(Object::Affinity(affinity))
+        }
+        Key::Pool(_) => Some(Object::Pool(form::pool(value))),
+        Key::IpamConfig => Some(Object::IpamConfig(form::ipam_config(value))),
+        _ => None,
     }
 }
 
@@ -158,17 +165,15 @@ pub(crate) fn version(value: &Value) -> Revision {
 pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bool) -> Result<Swap> {
     let failed = |failure| client.write_error(&object_name(change.key()), failure);
     let target = Target::locate(client, change.key(), labels).map_err(failed)?;
-    let old_object = match change.precondition() {
-        Precondition::Absent => Ok(None),
-        Precondition::At(revision) => target.as_read(change, revision).await.map(Some),
-        _ => return Ok(Swap::Conflict),
+    let expected = match change.precondition() {
+        Precondition::Absent => None,
+        Precondition::At(revision) => Some(revision),
+        // A write can require only one version of the object.
+        Precondition::Records(..) | Precondition::NoBlockSince(_) | Precondition::Matches(_) => {
+            return Ok(Swap::Conflict);
+        }
     };
-    let new_object = match old_object {
-        Ok(Some(object)) if change.is_again() => target.write_again(object).await.map(Some),
-        Ok(object) => target.swap(object, change.value()).await,
-        Err(failure) => Err(failure),
-    };
-    match new_object {
+    match target.apply(change, expected).await {
         Ok(object) => Ok(Swap::Done(vec![object.as_ref().map(version)])),
         // The object already exists, was changed, or no longer exists.
         Err(Failure::Conflict(_) | Failure::NotFound) => Ok(Swap::Conflict),
@@ -197,6 +202,19 @@ impl<'c> Target<'c> {
             key,
             labels,
         })
+    }
+
+    /// Applies a change to the object with the expected version, or creates the object if no version is expected.
+    /// Returns its new state on the server; `None` after a deletion.
+    async fn apply(&self, change: &Change, expected: Option<&Revision>) -> Result<Option<Value>, Failure> {
+        let Some(expected) = expected else {
+            return self.swap(None, change.value()).await;
+        };
+        let object = self.as_read(change, expected).await?;
+        if change.is_again() {
+            return self.write_again(object).await.map(Some);
+        }
+        self.swap(Some(object), change.value()).await
     }
 
     /// Creates, replaces or deletes an object. Returns its new state on the server; `None` after a deletion.
@@ -252,21 +270,21 @@ impl<'c> Target<'c> {
     ///
     /// # Errors
     /// A conflict if the object does not have the expected version.
-    pub(crate) async fn expected(&self, expected: &Revision) -> Result<Value, Failure> {
+    pub(crate) async fn read_expected(&self, expected: &Revision) -> Result<Value, Failure> {
         let object = if_at_version(self.client.value(&self.path).await?, expected);
         object.ok_or_else(|| Failure::Conflict("its version is different".into()))
     }
 
     /// The object to change, as it was read just before, or from a new read. The request to change it contains its
     /// version, so the server rejects the request if the object has changed since.
-    async fn as_read(&self, change: &Change, before: &Revision) -> Result<Value, Failure> {
+    async fn as_read(&self, change: &Change, expected: &Revision) -> Result<Value, Failure> {
         if let Some(whole) = change.whole()
             && let Ok(object) = serde_json::from_slice(whole)
-            && let Some(object) = if_at_version(object, before)
+            && let Some(object) = if_at_version(object, expected)
         {
             return Ok(object);
         }
-        self.expected(before).await
+        self.read_expected(expected).await
     }
 
     /// Writes an object as it was read. The server gives an object another version only if something in it changes: here
@@ -296,46 +314,52 @@ impl<'c> Target<'c> {
 
     /// Deletes an object that was read, in the same two steps as Calico, or in one step if it is a pool or the
     /// configuration.
-    async fn delete(&self, mut object: Value) -> Result<(), Failure> {
-        let client = self.client;
-        let path = self.path.as_str();
-        if matches!(self.key, Key::Pool(_) | Key::IpamConfig) {
-            // Deleted in one step, since nothing in Calico would complete a two-step deletion of these kinds.
-            return finish_deletion(client, path, &object).await;
+    async fn delete(&self, object: Value) -> Result<(), Failure> {
+        // Nothing in Calico would complete a two-step deletion of these kinds.
+        let has_one_step = matches!(self.key, Key::Pool(_) | Key::IpamConfig);
+        let is_started = is_marked(&object["spec"]);
+        if has_one_step || is_started {
+            return finish_deletion(self.client, &self.path, &object).await;
         }
-        let was_marked = is_marked(&object["spec"]);
-        if !was_marked {
-            let is_text = matches!(self.key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;
-            let is_deleted = true;
-            object["spec"]["deleted"] = flag(is_deleted, is_text);
-            if let Key::Block(_) = self.key {
-                // If the second step never happens, the block must not keep its records of the released addresses.
-                free_addresses(&mut object["spec"]);
-            }
-            object = match client.write(Method::PUT, path, &object).await {
-                Err(Failure::Conflict(reason)) => {
-                    finish_started_deletion(client, path, &object).await;
-                    return Err(Failure::Conflict(reason));
-                }
-                answer => answer?.json().await?,
-            };
-        }
+        let marked = self.mark_deleted(object).await?;
+        self.finish_own_deletion(marked).await
+    }
 
+    /// Performs the first step of a deletion: marks the object as deleted. Returns it as the server has stored it.
+    async fn mark_deleted(&self, mut object: Value) -> Result<Value, Failure> {
+        let is_text = matches!(self.key, Key::Affinity(_)) && self.client.api().flavour == Flavour::Classic;
+        let is_deleted = true;
+        object["spec"]["deleted"] = flag(is_deleted, is_text);
+        if let Key::Block(_) = self.key {
+            // If the second step never happens, the block must not keep its records of the released addresses.
+            free_addresses(&mut object["spec"]);
+        }
+        match self.client.write(Method::PUT, &self.path, &object).await {
+            Err(Failure::Conflict(reason)) => {
+                finish_started_deletion(self.client, &self.path, &object).await;
+                Err(Failure::Conflict(reason))
+            }
+            answer => answer?.json().await,
+        }
+    }
+
+    /// Completes the deletion of an object that this change has marked as deleted, although other clients may write to
+    /// it.
+    async fn finish_own_deletion(&self, mut object: Value) -> Result<(), Failure> {
         for _ in 0..SECOND_STEPS {
-            match finish_deletion(client, path, &object).await {
-                Ok(()) => return Ok(()),
-                // This change marked the object, and another client has completed the deletion.
-                Err(Failure::NotFound) if !was_marked => return Ok(()),
-                Err(Failure::Conflict(_)) if !was_marked => {}
+            match finish_deletion(self.client, &self.path, &object).await {
+                // If the object is missing, another client has completed the deletion.
+                Ok(()) | Err(Failure::NotFound) => return Ok(()),
+                // Another client has written to the object or reused its name.
+                Err(Failure::Conflict(_)) => {}
                 Err(failure) => return Err(failure),
             }
 
-            // Another client has written to the object or reused its name. The deletion is over if the name is reused,
-            // or if the object is no longer marked as deleted.
-            let current = match client.value(path).await {
+            let current = match self.client.value(&self.path).await {
                 Err(Failure::NotFound) => return Ok(()),
                 current => current?,
             };
+            // The deletion is over if the name is reused, or if the object is no longer marked as deleted.
             let is_reused = current["metadata"]["uid"] != object["metadata"]["uid"];
             if is_reused || !is_marked(&current["spec"]) {
                 return Ok(());
@@ -346,16 +370,20 @@ impl<'c> Target<'c> {
     }
 }
 
-/// Returns the object without `managedFields`, which no value of calipam contains; `None` if it does not have the
-/// expected version.
-fn if_at_version(mut object: Value, expected: &Revision) -> Option<Value> {
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-    }
+/// Returns the object without `managedFields`; `None` if it does not have the expected version.
+fn if_at_version(object: Value, expected: &Revision) -> Option<Value> {
     if !is_version(&version(&object), expected) {
         return None;
     }
-    Some(object)
+    Some(without_managed_fields(object))
+}
+
+/// Removes `managedFields`, which no value of calipam contains.
+pub(crate) fn without_managed_fields(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    object
 }
 
 /// Maximum attempts at the second step of a deletion while other clients write to the object.

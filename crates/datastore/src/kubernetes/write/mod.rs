@@ -33,6 +33,18 @@ impl KubeObjects {
             labels: OnceCell::new(),
         }
     }
+
+    /// True if the object with this key needs labels. Finds out before the first affinity is written if affinities do.
+    async fn needs_labels(&self, key: &Key) -> Result<bool> {
+        let Key::Affinity(_) = key else {
+            return Ok(false);
+        };
+        let labels = self
+            .labels
+            .get_or_try_init(|| needs_affinity_labels(&self.client))
+            .await?;
+        Ok(*labels)
+    }
 }
 
 #[async_trait]
@@ -60,7 +72,6 @@ impl Objects for KubeObjects {
         retried(|| read(&self.client, keys)).await
     }
 
-    /// Before it writes the first affinity, finds out if affinities need labels.
     async fn commit(&self, batch: &Batch) -> Result<Swap> {
         let client = &self.client;
         let only = batch
@@ -69,15 +80,7 @@ impl Objects for KubeObjects {
         if !holds(client, &batch.evidence).await? {
             return Ok(Swap::Conflict);
         }
-        let labels = match only.key() {
-            Key::Affinity(_) => {
-                *self
-                    .labels
-                    .get_or_try_init(|| needs_affinity_labels(client))
-                    .await?
-            }
-            _ => false,
-        };
+        let labels = self.needs_labels(only.key()).await?;
         change(client, only, labels).await
     }
 }
