@@ -106,11 +106,14 @@ fn pull_pages(server: &KubeApiserver, path: &str) -> Result<u64> {
         let response = server.request("GET", &page, "")?;
         ensure!(response.status == 200, "{page}: {}", response.status);
         bytes += response.body.len() as u64;
-        // The metadata come before the items. The last page has no token.
-        let Some((_, after)) = response.body.split_once(TOKEN) else {
-            return Ok(bytes);
+        let token = match response.body.rsplit_once(TOKEN) {
+            Some((_, after)) => after.split('"').next().unwrap_or_default(),
+            None => "",
         };
-        let token = after.split('"').next().unwrap_or_default();
+        // The last page has no token, or an empty one.
+        if token.is_empty() {
+            return Ok(bytes);
+        }
         page = format!("{path}?limit={PAGE}&continue={token}");
     }
 }
