@@ -59,9 +59,9 @@ impl Fence {
         let (Some(expected), Some(now)) = (&object.left, now) else {
             return Self::Passed;
         };
-        match &expected.value {
-            Some(value) if same_value(value, &now.raw) => {}
-            _ => return Self::Passed,
+        let expected_value = expected.value.as_ref();
+        if !expected_value.is_some_and(|value| same_value(value, &now.raw)) {
+            return Self::Passed;
         }
         if expected.revision == now.revision.to_string() {
             Self::Open
@@ -74,23 +74,26 @@ impl Fence {
 /// Returns the reason to refuse objects that are undone together: another client has changed one of them since the run.
 /// The run may have written the `arrived` objects after an earlier undo.
 pub(super) fn why_refused(found: &[(&UndoObject, State)], arrived: &BTreeSet<Key>) -> Option<String> {
-    // An earlier undo may have deleted an object that the run created. It undoes the phases in order: if an object of
-    // an earlier phase is not undone, another client has deleted it.
     let not_undone = found
         .iter()
         .filter(|(object, state)| *state == State::AsLeft && !arrived.contains(&object.key));
     let first_phase = not_undone.map(|(object, _)| object.phase()).min();
-    let is_deleted_by_others = |object: &UndoObject| {
-        let has_value = object.left.as_ref().is_some_and(|left| left.value.is_some());
-        let was_created = object.before.is_none() && has_value;
-        was_created && first_phase.is_some_and(|phase| phase < object.phase())
-    };
+    // An earlier undo may have deleted an object that the run created. It undoes the phases in order: if an object of
+    // an earlier phase is not undone, another client has deleted it.
+    let is_deleted_by_others =
+        |object: &UndoObject| was_created(object) && first_phase.is_some_and(|phase| phase < object.phase());
     let changed = found.iter().find(|(object, state)| match state {
         State::Changed => true,
         State::Undone => is_deleted_by_others(object),
         State::AsLeft => false,
     });
     changed.map(|(object, _)| format!("{} has changed since the run", object.key.named()))
+}
+
+/// Returns true if the run created the object.
+fn was_created(object: &UndoObject) -> bool {
+    let has_value = object.left.as_ref().is_some_and(|left| left.value.is_some());
+    object.before.is_none() && has_value
 }
 
 /// Explains that one of a step's `awaited` objects has changed: a late write of the run arrived, or another client
