@@ -78,11 +78,14 @@ pub(crate) fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ve
     Ok(statuses.into_iter().map(container).collect())
 }
 
+/// Number of the field of a `ContainerStatus` with the container's state.
+const STATE: u32 = 2;
+
 impl<'a> Take<'a> for Container {
     /// Reads a `ContainerStatus` message.
     fn take(&mut self, status: Value<'a>) -> Result<()> {
         each(status.bytes(), |field, state| {
-            if field != 2 {
+            if field != STATE {
                 return Ok(());
             }
             each(state.bytes(), |field, value| {

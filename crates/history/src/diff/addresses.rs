@@ -75,14 +75,14 @@ pub(crate) fn compare_addresses<'s>(
     };
     for region in regions {
         let Some((old, new)) = region.pair() else {
-            comparer.region(region);
+            comparer.compare_region(region);
             continue;
         };
         if !scope.has_network(old.cidr()) {
             continue;
         }
         if old == new {
-            comparer.unchanged_block(old);
+            comparer.count_unchanged_block(old);
             continue;
         }
         for states in block_change::addresses(Some(old), Some(new)) {
@@ -101,7 +101,7 @@ struct Comparer<'s, 'w> {
 
 impl<'s> Comparer<'s, '_> {
     /// Counts the addresses of a block that is the same in both snapshots.
-    fn unchanged_block(&mut self, block: &'s Block) {
+    fn count_unchanged_block(&mut self, block: &'s Block) {
         for allocation in block.allocations() {
             let record = AddressRecord { block, allocation };
             self.count([Some(record); 2], None);
@@ -109,16 +109,18 @@ impl<'s> Comparer<'s, '_> {
     }
 
     /// Compares a region whose blocks were claimed or released, overlap, or cannot be decoded.
-    fn region(&mut self, region: &Region<'s>) {
+    fn compare_region(&mut self, region: &Region<'s>) {
         let mut addresses: BTreeMap<IpAddr, [Vec<AddressRecord<'s>>; 2]> = BTreeMap::new();
         for (side, stored) in [(0, &region.old), (1, &region.new)] {
             for block in stored.iter().filter_map(|stored| stored.block) {
                 for allocation in block.allocations() {
                     let address = allocation.address;
-                    if !region.hides(address.into()) {
-                        let record = AddressRecord { block, allocation };
-                        addresses.entry(address).or_default()[side].push(record);
+                    // If the address is unknown on one side, its records cannot be compared.
+                    if region.hides(address.into()) {
+                        continue;
                     }
+                    let record = AddressRecord { block, allocation };
+                    addresses.entry(address).or_default()[side].push(record);
                 }
             }
         }

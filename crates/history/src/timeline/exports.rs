@@ -103,15 +103,13 @@ impl<'a> ExportReader<'a> {
         let mut new_states = states(snapshot, self.about);
         for source in covered {
             let since = self.read.insert(source, order.taken_at);
-            let keys: BTreeSet<Key> = self
-                .states
-                .keys()
-                .chain(new_states.keys())
+            let all_keys = self.states.keys().chain(new_states.keys());
+            let keys_of_source: BTreeSet<Key> = all_keys
                 .filter(|key| source_of(key) == Some(source))
                 .cloned()
                 .collect();
 
-            for key in keys {
+            for key in keys_of_source {
                 let before = self.states.remove(&key).unwrap_or(State::Absent);
                 let after = new_states.remove(&key).unwrap_or(State::Absent);
                 let last = since.map(|since| LastState {
@@ -147,6 +145,7 @@ impl<'a> ExportReader<'a> {
 
         let mut events = Vec::with_capacity(changes.len());
         let Some(LastState { since, .. }) = last else {
+            // The object may have had this state for a long time.
             for raw in changes {
                 events.push(Event {
                     origin: Origin::Archive,
@@ -223,21 +222,20 @@ impl<'a> ExportReader<'a> {
     /// Returns the namespace and name of each pod to read: for an address or a handle, the pods in its records; for a
     /// pod, that pod; for a block or a node, none.
     pub fn pods(&self) -> BTreeSet<(String, String)> {
-        let split = |pod: &str| {
-            let (namespace, name) = pod.split_once('/')?;
-            Some((namespace.to_owned(), name.to_owned()))
-        };
-        let mut pods = BTreeSet::new();
         match self.about {
-            HistorySubject::Block(_) | HistorySubject::Node(_) => {}
-            HistorySubject::Pod(pod) => pods.extend(split(pod)),
-            HistorySubject::Address(_) | HistorySubject::Handle(_) => {
-                for (_, event) in &self.events {
-                    for holder in event.before.iter().chain(&event.after) {
-                        if holder.kind == "pod" {
-                            pods.extend(split(&holder.allocated_to));
-                        }
-                    }
+            HistorySubject::Block(_) | HistorySubject::Node(_) => BTreeSet::new(),
+            HistorySubject::Pod(pod) => split_pod(pod).into_iter().collect(),
+            HistorySubject::Address(_) | HistorySubject::Handle(_) => self.pods_in_events(),
+        }
+    }
+
+    /// Returns the namespace and name of each pod that held an address before or after an event.
+    fn pods_in_events(&self) -> BTreeSet<(String, String)> {
+        let mut pods = BTreeSet::new();
+        for (_, event) in &self.events {
+            for holder in event.before.iter().chain(&event.after) {
+                if holder.kind == "pod" {
+                    pods.extend(split_pod(&holder.allocated_to));
                 }
             }
         }
@@ -263,6 +261,12 @@ impl<'a> ExportReader<'a> {
         mark_reused(&mut events);
         events
     }
+}
+
+/// Splits `namespace/name`.
+fn split_pod(pod: &str) -> Option<(String, String)> {
+    let (namespace, name) = pod.split_once('/')?;
+    Some((namespace.to_owned(), name.to_owned()))
 }
 
 impl Write {

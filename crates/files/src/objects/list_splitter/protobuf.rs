@@ -11,6 +11,10 @@ const MAGIC: &[u8] = b"k8s\0";
 const OBJECT: u32 = 2;
 /// Tag of that field, which is length-delimited.
 const RAW: u64 = (OBJECT as u64) << 3 | 2;
+/// Number of the list's field with its metadata.
+const METADATA: u64 = 1;
+/// Number of the list's field with an item.
+const ITEM: u64 = 2;
 /// Maximum bytes of one item; an API server accepts no object above a few megabytes.
 const MAX_FIELD: u64 = 64 << 20;
 
@@ -101,10 +105,8 @@ impl ProtobufList {
                             .checked_sub(size as u64)
                             .ok_or("an item is larger than its list")?;
                         match tag >> 3 {
-                            1 => {
-                                self.meta = Some(list_meta(content).ok_or("its metadata cannot be decoded")?)
-                            }
-                            2 => on_item(content),
+                            METADATA => self.meta = Some(list_meta(content)?),
+                            ITEM => on_item(content),
                             _ => {}
                         }
                         self.position = Position::List(remaining);
@@ -165,8 +167,13 @@ fn varints(bytes: &[u8]) -> Option<(u64, u64, usize)> {
     Some((tag, len, first + second))
 }
 
+/// Reads `ListMeta`.
+fn list_meta(message: &[u8]) -> Result<ListMeta, DecodeError> {
+    decode_list_meta(message).ok_or_else(|| "its metadata cannot be decoded".into())
+}
+
 /// Reads `ListMeta`; `None` if it is malformed.
-fn list_meta(message: &[u8]) -> Option<ListMeta> {
+fn decode_list_meta(message: &[u8]) -> Option<ListMeta> {
     let text = |value: Value<'_>| String::from_utf8(value.bytes().to_vec()).ok();
     let mut meta = ListMeta::default();
     let mut fields = Fields::new(message);
