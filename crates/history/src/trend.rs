@@ -195,20 +195,23 @@ impl Trend {
         // A sufficient approximation of Student's t-distribution for 5 or more degrees of freedom.
         let margin = (1.96 + 3.05 / (number - 1.0)) * error;
 
-        let seconds_until_full = |sum: f64| {
-            if sum > 0.0 {
-                free as f64 / sum * SPAN.as_secs_f64()
-            } else if free == 0 {
-                0.0
-            } else {
-                f64::INFINITY
-            }
-        };
         Some(Forecast {
-            earliest: seconds_until_full(mean + margin),
-            expected: seconds_until_full(mean),
-            latest: seconds_until_full(mean - margin),
+            earliest: seconds_until_full(free, mean + margin),
+            expected: seconds_until_full(free, mean),
+            latest: seconds_until_full(free, mean - margin),
         })
+    }
+}
+
+/// Returns the time in which `free` addresses are used up if a pool grows by `growth` addresses in each span; infinite
+/// if it does not grow.
+fn seconds_until_full(free: u128, growth: f64) -> f64 {
+    if growth > 0.0 {
+        free as f64 / growth * SPAN.as_secs_f64()
+    } else if free == 0 {
+        0.0
+    } else {
+        f64::INFINITY
     }
 }
 
