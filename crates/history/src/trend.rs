@@ -49,16 +49,7 @@ impl Trends {
     /// Adds the changes between two states of blocks, and the time that has passed. `snapshot` has the pools and the
     /// time of the state `now`. Skips blocks that cannot be decoded in one of the states.
     pub fn add_changes(&mut self, before: &Snapshot, now: &Snapshot, snapshot: &Snapshot) {
-        let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
-        self.0.retain(|cidr, _| pools.contains(cidr));
-        for cidr in pools {
-            let trend = self
-                .0
-                .entry(cidr)
-                .or_insert_with(|| Trend::new(snapshot.taken_at));
-            trend.reach(snapshot.taken_at);
-        }
-
+        self.reach_in_pools(snapshot);
         let blocks_before = usable_blocks(before);
         let blocks_now = usable_blocks(now);
         let cidrs: BTreeSet<IpNet> = blocks_before.keys().chain(blocks_now.keys()).copied().collect();
@@ -74,6 +65,18 @@ impl Trends {
             let (assigned, released) =
                 assigned_and_released(block_before.flatten(), block_now.flatten(), every_address);
             self.change(cidr, assigned, released);
+        }
+    }
+
+    /// Completes the spans that have passed in the pools of a snapshot. Begins the trends of new pools, and drops those
+    /// of deleted ones.
+    fn reach_in_pools(&mut self, snapshot: &Snapshot) {
+        let now = snapshot.taken_at;
+        let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
+        self.0.retain(|cidr, _| pools.contains(cidr));
+        for cidr in pools {
+            let trend = self.0.entry(cidr).or_insert_with(|| Trend::new(now));
+            trend.reach(now);
         }
     }
 

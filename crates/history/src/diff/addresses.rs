@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use super::regions::Region;
 use super::sums::{Pools, Tally};
-use crate::block_change::{self, AddressRecord, Change, is_same_owner};
+use crate::block_change::{self, AddressRecord, Change, NodeName, is_same_owner};
 
 impl Serialize for AddressRecord<'_> {
     /// Writes the block, the owner, the handle and the recorded attributes. A record without a second set of attributes,
@@ -147,17 +147,13 @@ impl<'s> Comparer<'s, '_> {
             return;
         };
         let mut records = states.iter().flatten();
-        let is_wanted = records.any(|record| record.node_name().is_in(self.scope));
-        if !is_wanted || !self.scope.has_network(address.into()) {
+        let has_node_in_scope = records.any(|record| record.node_name().is_in(self.scope));
+        if !has_node_in_scope || !self.scope.has_network(address.into()) {
             return;
         }
 
         let old_pool = before.and_then(|record| self.old.pool_of(address, record.block()));
         let new_pool = after.and_then(|record| self.new.pool_of(address, record.block()));
-        let node_and_pool = |record: Option<AddressRecord<'s>>, pool: Option<&'s str>| {
-            let record = record.filter(|record| record.is_allocated())?;
-            Some((record.node_name(), pool.unwrap_or_default()))
-        };
         self.comparison.sums.count(
             change,
             node_and_pool(before, old_pool),
@@ -174,6 +170,15 @@ impl<'s> Comparer<'s, '_> {
             });
         }
     }
+}
+
+/// Returns the node and pool of an address; `None` if it is not allocated, and so does not count.
+fn node_and_pool<'s>(
+    record: Option<AddressRecord<'s>>,
+    pool: Option<&'s str>,
+) -> Option<(NodeName<'s>, &'s str)> {
+    let record = record.filter(|record| record.is_allocated())?;
+    Some((record.node_name(), pool.unwrap_or_default()))
 }
 
 fn is_windows_reserved(states: [Option<AddressRecord<'_>>; 2]) -> bool {

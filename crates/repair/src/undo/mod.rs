@@ -362,12 +362,13 @@ fn object_writes(intent: &Intent, revisions: &[Option<String>], is_marked: bool)
     let mut writes = Vec::new();
     for (change, revision) in intent.changes.iter().zip(revisions) {
         let before = change.before.as_ref().map(LeftVersion::of);
+        let leaves_object = change.after.is_some() || is_marked;
         let left = match revision {
-            Some(revision) if change.after.is_some() || is_marked => Some(LeftVersion {
+            Some(revision) if leaves_object => Some(LeftVersion {
                 revision: revision.clone(),
                 value: change.after.as_ref().and_then(Value::bytes),
             }),
-            _ => None,
+            Some(_) | None => None,
         };
         writes.push(ObjectWrite {
             key: key_of(&change.key)?,

@@ -107,24 +107,25 @@ pub(super) fn changed_since_plan(object: &UndoObject) -> String {
 
 /// Returns true if the object is still as the run left it.
 fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
-    match (&object.left, now) {
-        (None, None) => true,
-        // The object was marked deleted, and has been deleted since.
-        (Some(left), None) => left.value.is_none(),
-        // An undo was killed between the two steps of a deletion. The new undo finishes it.
-        (_, Some(now)) if object.before.is_none() && now.is_deleted() => true,
-        (Some(left), Some(now)) => {
-            let has_same_value = match &left.value {
-                Some(value) => same_value(value, &now.raw),
-                None => now.is_deleted(),
-            };
-            let is_same_version =
-                left.revision == now.revision.to_string() || compared_by_value(object.key.clone());
-            has_same_value && is_same_version
-        }
-        // The run left no object, so another client has created it.
-        (None, Some(_)) => false,
+    let Some(now) = now else {
+        // An object that the run only marked deleted has been deleted since.
+        return object.left.as_ref().is_none_or(|left| left.value.is_none());
+    };
+    // An undo was killed between the two steps of a deletion. The new undo finishes it.
+    if object.before.is_none() && now.is_deleted() {
+        return true;
     }
+    let Some(left) = &object.left else {
+        // The run left no object, so another client has created it.
+        return false;
+    };
+
+    let has_same_value = match &left.value {
+        Some(value) => same_value(value, &now.raw),
+        None => now.is_deleted(),
+    };
+    let is_same_version = left.revision == now.revision.to_string() || compared_by_value(object.key.clone());
+    has_same_value && is_same_version
 }
 
 impl UndoStep {
