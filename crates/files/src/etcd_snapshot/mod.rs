@@ -160,16 +160,7 @@ impl Survey {
         let hashers = newest.hashers.clone();
         each_part(
             &subtrees,
-            |subtrees| {
-                let mut seen = Seen::default();
-                for subtree in subtrees {
-                    pages.walk(*subtree, &mut |element| {
-                        seen.note(&Version::read(element)?, &hashers, wanted);
-                        Ok(())
-                    })?;
-                }
-                Ok(seen)
-            },
+            |subtrees| Seen::in_subtrees(subtrees, &pages, &hashers, wanted),
             |seen| newest.add(seen),
         )?;
         Ok(Self {
@@ -273,6 +264,24 @@ struct Seen {
 }
 
 impl Seen {
+    /// Notes all versions in some subtrees.
+    fn in_subtrees(
+        subtrees: &[u64],
+        pages: &Pages,
+        hashers: &Hashers,
+        wanted: &impl Fn(&[u8]) -> bool,
+    ) -> FileResult<Self> {
+        let mut seen = Self::default();
+        for subtree in subtrees {
+            pages.walk(*subtree, &mut |element| {
+                seen.note(&Version::read(element)?, hashers, wanted);
+                Ok(())
+            })?;
+        }
+        Ok(seen)
+    }
+
+    /// Notes a version if it is wanted. Its revision always counts.
     fn note(&mut self, version: &Version<'_>, hashers: &Hashers, wanted: &impl Fn(&[u8]) -> bool) {
         self.revision = self.revision.max(version.revision.0);
         if wanted(version.entry.key) {

@@ -162,7 +162,7 @@ struct LateWrites {
 }
 
 impl LateWrites {
-    /// Sorts the objects of each write. `nets` are the objects that the run has changed.
+    /// Picks the objects from those of each write that is awaited. `nets` are the objects that the run has changed.
     fn of(awaited: Vec<Vec<UndoObject>>, nets: &BTreeMap<Key, NetChange>) -> Self {
         let mut late = Self::default();
         for objects in awaited {
