@@ -213,7 +213,7 @@ impl Adding {
         if let Some(newest_time) = newest_time
             && newest_time >= export.taken_at
         {
-            // The time is in the first line of the export, so the whole export is written again.
+            // The time is in the first line of the export, which is compressed, so the whole export is written again.
             let moved = Archived {
                 taken_at: newest_time + SignedDuration::from_millis(1),
                 ..export

@@ -80,7 +80,8 @@ pub(crate) fn read_in_parts<P: Send>(
                 let mut part = fresh();
                 let mut count = 0;
                 for subtree in subtrees {
-                    count += survey.live(*subtree, wanted, &mut |entry| add(&mut part, entry))?;
+                    count +=
+                        survey.pass_live_entries(*subtree, wanted, &mut |entry| add(&mut part, entry))?;
                 }
                 Ok((part, count))
             },
@@ -171,7 +172,7 @@ impl Survey {
     }
 
     /// Passes the live entries of a part of the tree to `sink`; returns their number.
-    fn live(
+    fn pass_live_entries(
         &self,
         subtree: u64,
         wanted: &impl Fn(&[u8]) -> bool,

@@ -124,7 +124,7 @@ impl<'s> Comparer<'s, '_> {
                 }
             }
         }
-        for states in addresses.into_values().flat_map(pairs) {
+        for states in addresses.into_values().flat_map(pair_by_owner) {
             self.compare(states);
         }
     }
@@ -188,7 +188,9 @@ fn is_windows_reserved(states: [Option<AddressRecord<'_>>; 2]) -> bool {
 
 /// Pairs the records of one address by owner, and the remaining records in order. There can be several records, since
 /// overlapping blocks can each record the address.
-fn pairs<'s>([before, mut after]: [Vec<AddressRecord<'s>>; 2]) -> Vec<[Option<AddressRecord<'s>>; 2]> {
+fn pair_by_owner<'s>(
+    [before, mut after]: [Vec<AddressRecord<'s>>; 2],
+) -> Vec<[Option<AddressRecord<'s>>; 2]> {
     let mut pairs = Vec::with_capacity(before.len().max(after.len()));
     let mut unpaired = Vec::new();
     for old in before {

@@ -143,20 +143,8 @@ impl<'a> ExportReader<'a> {
         let mut changes = events_between(key, before, after, self.about);
         changes.retain(|raw| concerns(&raw.event, [before, Some(after)], self.about));
 
-        let mut events = Vec::with_capacity(changes.len());
         let Some(LastState { since, .. }) = last else {
-            // The object may have had this state for a long time.
-            for raw in changes {
-                events.push(Event {
-                    origin: Origin::Archive,
-                    time: When {
-                        before: Some(now),
-                        ..When::default()
-                    },
-                    ..raw.event
-                });
-            }
-            return events;
+            return changes.into_iter().map(|raw| first_event(raw, now)).collect();
         };
 
         let mut assigned: Vec<(Subject, Option<Recorded>)> = Vec::new();
@@ -165,6 +153,7 @@ impl<'a> ExportReader<'a> {
                 assigned.push((raw.event.subject.clone(), raw.recorded));
             }
         }
+        let mut events = Vec::with_capacity(changes.len());
         for raw in changes {
             events.push(self.between_exports(raw, since, now, &assigned));
         }
@@ -260,6 +249,18 @@ impl<'a> ExportReader<'a> {
         let mut events: Vec<Event> = ordered.into_iter().map(|(_, event)| event).collect();
         mark_reused(&mut events);
         events
+    }
+}
+
+/// Returns an event for the first known state of an object, which may have had this state for a long time.
+fn first_event(raw: Raw, now: Timestamp) -> Event {
+    Event {
+        origin: Origin::Archive,
+        time: When {
+            before: Some(now),
+            ..When::default()
+        },
+        ..raw.event
     }
 }
 

@@ -50,10 +50,10 @@ pub fn timeline(kept: &Kept, journaled: &[JournaledWrite], about: &HistorySubjec
         anchors: vec![end],
     };
     for version in &kept.base {
-        reader.take_version(version, Place::First);
+        reader.add_version(version, Place::First);
     }
     for version in &kept.changes {
-        reader.take_version(version, Place::Later);
+        reader.add_version(version, Place::Later);
     }
     for (revision, raw) in events_of_journals(kept, journaled, about) {
         let is_relevant = true;
@@ -98,7 +98,7 @@ enum Place {
 
 impl Reader<'_> {
     /// Adds the events between the last state of an object and this version.
-    fn take_version(&mut self, version: &Version, place: Place) {
+    fn add_version(&mut self, version: &Version, place: Place) {
         let Ok(Some(key)) = Key::parse(&version.path) else {
             return;
         };
