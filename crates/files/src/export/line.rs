@@ -86,8 +86,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns the bytes that a line has in one of two forms, as text or in base64. `expected` is the error if it has both or
-/// none.
+/// Returns the bytes that a line has in one of two forms, as text or in base64. `expected` is the error if it has both
+/// or none.
 fn decode_bytes<'t>(
     text: Option<&'t str>,
     base64: Option<&str>,
