@@ -83,14 +83,7 @@ impl Archive {
     /// datastore was restored in between.
     pub fn pairs_with_falling_revisions(&self) -> impl Iterator<Item = [&Archived; 2]> {
         let pairs = self.exports.windows(2).map(|pair| [&pair[0], &pair[1]]);
-        pairs.filter(|[earlier, later]| {
-            let earlier_revision = earlier.revision.parse::<u64>();
-            let later_revision = later.revision.parse::<u64>();
-            match (earlier_revision, later_revision) {
-                (Ok(earlier_revision), Ok(later_revision)) => earlier_revision > later_revision,
-                _ => false,
-            }
-        })
+        pairs.filter(|[earlier, later]| has_higher_revision(earlier, later))
     }
 
     /// Returns an error if the archive is of another cluster than the one with this GUID.
@@ -103,6 +96,16 @@ impl Archive {
         }
         Ok(())
     }
+}
+
+/// True if the revision of `export` is higher than that of `other`; false if one of them has no number.
+fn has_higher_revision(export: &Archived, other: &Archived) -> bool {
+    if let Ok(revision) = export.revision.parse::<u64>()
+        && let Ok(other_revision) = other.revision.parse::<u64>()
+    {
+        return revision > other_revision;
+    }
+    false
 }
 
 /// True for the name of an export: prefix, time, suffix. Files with other names are never removed.
@@ -210,7 +213,7 @@ impl Adding {
         if let Some(newest_time) = newest_time
             && newest_time >= export.taken_at
         {
-            // The time is in the first line of the export, so the whole export is written again.
+            // The time is in the first line of the export, which is compressed, so the whole export is written again.
             let moved = Archived {
                 taken_at: newest_time + SignedDuration::from_millis(1),
                 ..export

@@ -120,8 +120,10 @@ fn mark_virtual_affinities(snapshot: &mut Snapshot) {
         }
     }
     for affinity in &mut snapshot.affinities {
-        let has_label = matches!(&affinity.revision,
-            Revision::Kubernetes(version) if version.labels.contains_key(AFFINITY_TYPE));
+        let has_label = match &affinity.revision {
+            Revision::Kubernetes(version) => version.labels.contains_key(AFFINITY_TYPE),
+            Revision::Etcd(_) => false,
+        };
         let key = &mut affinity.value.key;
         let is_of_owner = virtual_owners.get(&key.cidr) == Some(&key.node.as_str());
         if key.kind == AffinityType::Host && !has_label && is_of_owner {

@@ -75,25 +75,27 @@ fn parse_rule(text: &str) -> Result<Rule, KeepError> {
         "yearly" => Every::Year,
         _ => return Err(expected()),
     };
+    Ok(Rule {
+        younger_than: parse_time(time).ok_or_else(expected)?,
+        every,
+    })
+}
 
-    let Some((last, unit)) = time.char_indices().next_back() else {
-        return Err(expected());
-    };
+/// Parses a time such as `30d`; `None` if its unit is unknown or its number is out of range.
+fn parse_time(text: &str) -> Option<SignedDuration> {
+    let (last, unit) = text.char_indices().next_back()?;
     let hours_of_unit = match unit {
         'h' => 1,
         'd' => 24,
         'w' => 7 * 24,
         'y' => 365 * 24,
-        _ => return Err(expected()),
+        _ => return None,
     };
-    let number: i64 = time[..last].parse().map_err(|_| expected())?;
+    let number: i64 = text[..last].parse().ok()?;
     if !(1..=LARGEST_NUMBER).contains(&number) {
-        return Err(expected());
+        return None;
     }
-    Ok(Rule {
-        younger_than: SignedDuration::from_hours(number * hours_of_unit),
-        every,
-    })
+    Some(SignedDuration::from_hours(number * hours_of_unit))
 }
 
 impl Keep {

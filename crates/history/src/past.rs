@@ -84,15 +84,7 @@ impl<P: Past> PastReader<P> {
             Follows::Changes => {}
             Follows::Export if P::COUNTS_EXPORT_DIFFERENCES => {
                 self.reach(at);
-                self.past.begin_differences();
-                let mut last = std::mem::take(&mut self.blocks);
-                for (key, block) in &next {
-                    self.count(last.remove(key).as_ref(), Some(block));
-                }
-                // The remaining blocks were deleted.
-                for deleted in last.values() {
-                    self.count(Some(deleted), None);
-                }
+                self.count_differences(&next);
                 self.blocks = next;
             }
             Follows::Export | Follows::Nothing => {
@@ -108,18 +100,27 @@ impl<P: Past> PastReader<P> {
         }
     }
 
+    /// Passes on the differences between the last state, which it removes, and the next one.
+    fn count_differences(&mut self, next: &HashMap<Vec<u8>, Block>) {
+        self.past.begin_differences();
+        let mut last = std::mem::take(&mut self.blocks);
+        for (key, block) in next {
+            self.count(last.remove(key).as_ref(), Some(block));
+        }
+        // The remaining blocks were deleted.
+        for deleted in last.values() {
+            self.count(Some(deleted), None);
+        }
+    }
+
     /// Changes or deletes a block. A version that cannot be decoded is skipped: the block stays unchanged until the
     /// next version.
     pub fn change(&mut self, at: Timestamp, key: &[u8], entry: Option<&Snapshot>) {
         self.reach(at);
         let new_block = entry.and_then(block);
-        if new_block.is_none()
-            && let Some(entry) = entry
-        {
-            let is_marked_deleted = entry.blocks.iter().any(|block| block.value.content.is_deleted());
-            if !is_marked_deleted {
-                return;
-            }
+        let is_deleted = entry.is_none_or(is_marked_deleted);
+        if new_block.is_none() && !is_deleted {
+            return;
         }
         let old_block = self.blocks.remove(key);
         self.count(old_block.as_ref(), new_block);
@@ -149,6 +150,11 @@ impl<P: Past> PastReader<P> {
             self.past.change(block.cidr(), assigned, released);
         }
     }
+}
+
+/// True if the block of an entry is marked deleted.
+fn is_marked_deleted(entry: &Snapshot) -> bool {
+    entry.blocks.iter().any(|block| block.value.content.is_deleted())
 }
 
 /// Returns the usable block of an entry; `None` if there is none or it is marked deleted.

@@ -49,16 +49,7 @@ impl Trends {
     /// Adds the changes between two states of blocks, and the time that has passed. `snapshot` has the pools and the
     /// time of the state `now`. Skips blocks that cannot be decoded in one of the states.
     pub fn add_changes(&mut self, before: &Snapshot, now: &Snapshot, snapshot: &Snapshot) {
-        let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
-        self.0.retain(|cidr, _| pools.contains(cidr));
-        for cidr in pools {
-            let trend = self
-                .0
-                .entry(cidr)
-                .or_insert_with(|| Trend::new(snapshot.taken_at));
-            trend.reach(snapshot.taken_at);
-        }
-
+        self.reach_in_pools(snapshot);
         let blocks_before = usable_blocks(before);
         let blocks_now = usable_blocks(now);
         let cidrs: BTreeSet<IpNet> = blocks_before.keys().chain(blocks_now.keys()).copied().collect();
@@ -74,6 +65,18 @@ impl Trends {
             let (assigned, released) =
                 assigned_and_released(block_before.flatten(), block_now.flatten(), every_address);
             self.change(cidr, assigned, released);
+        }
+    }
+
+    /// Completes the spans that have passed in the pools of a snapshot. Begins the trends of new pools, and drops those
+    /// of deleted ones.
+    fn reach_in_pools(&mut self, snapshot: &Snapshot) {
+        let now = snapshot.taken_at;
+        let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
+        self.0.retain(|cidr, _| pools.contains(cidr));
+        for cidr in pools {
+            let trend = self.0.entry(cidr).or_insert_with(|| Trend::new(now));
+            trend.reach(now);
         }
     }
 
@@ -195,20 +198,23 @@ impl Trend {
         // A sufficient approximation of Student's t-distribution for 5 or more degrees of freedom.
         let margin = (1.96 + 3.05 / (number - 1.0)) * error;
 
-        let seconds_until_full = |sum: f64| {
-            if sum > 0.0 {
-                free as f64 / sum * SPAN.as_secs_f64()
-            } else if free == 0 {
-                0.0
-            } else {
-                f64::INFINITY
-            }
-        };
         Some(Forecast {
-            earliest: seconds_until_full(mean + margin),
-            expected: seconds_until_full(mean),
-            latest: seconds_until_full(mean - margin),
+            earliest: seconds_until_full(free, mean + margin),
+            expected: seconds_until_full(free, mean),
+            latest: seconds_until_full(free, mean - margin),
         })
+    }
+}
+
+/// Returns the time in which `free` addresses are used up if a pool grows by `growth` addresses in each span; infinite
+/// if it does not grow.
+fn seconds_until_full(free: u128, growth: f64) -> f64 {
+    if growth > 0.0 {
+        free as f64 / growth * SPAN.as_secs_f64()
+    } else if free == 0 {
+        0.0
+    } else {
+        f64::INFINITY
     }
 }
 

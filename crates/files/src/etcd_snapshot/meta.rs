@@ -63,19 +63,7 @@ impl Meta {
             return Err(FileError::UnknownKind(String::new()));
         }
 
-        let mut newest: Option<Self> = Self::parse(&head, 0);
-        for page_size in PAGE_SIZES {
-            let Some(meta) = Self::parse(&head, page_size as usize) else {
-                continue;
-            };
-            if let Some(other) = &newest
-                && other.transaction > meta.transaction
-            {
-                continue;
-            }
-            newest = Some(meta);
-        }
-        if let Some(newest) = newest {
+        if let Some(newest) = Self::newest(&head) {
             return Ok(newest);
         }
         if head.len() < PAGE_SIZES[0] as usize {
@@ -84,6 +72,15 @@ impl Meta {
         Err(FileError::SnapshotDamaged(
             "neither of its two meta pages is valid".into(),
         ))
+    }
+
+    /// Returns the newest meta page in the first bytes of a file; `None` if none is valid.
+    fn newest(head: &[u8]) -> Option<Self> {
+        // The second page begins at one of the page sizes.
+        let starts_of_second = PAGE_SIZES.map(|page_size| page_size as usize);
+        let starts = [0].into_iter().chain(starts_of_second);
+        let metas = starts.filter_map(|start| Self::parse(head, start));
+        metas.max_by_key(|meta| meta.transaction)
     }
 
     /// Reads the meta page that starts at `page_start`; `None` if it is not valid.

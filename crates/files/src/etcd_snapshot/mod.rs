@@ -80,7 +80,8 @@ pub(crate) fn read_in_parts<P: Send>(
                 let mut part = fresh();
                 let mut count = 0;
                 for subtree in subtrees {
-                    count += survey.live(*subtree, wanted, &mut |entry| add(&mut part, entry))?;
+                    count +=
+                        survey.pass_live_entries(*subtree, wanted, &mut |entry| add(&mut part, entry))?;
                 }
                 Ok((part, count))
             },
@@ -160,16 +161,7 @@ impl Survey {
         let hashers = newest.hashers.clone();
         each_part(
             &subtrees,
-            |subtrees| {
-                let mut seen = Seen::default();
-                for subtree in subtrees {
-                    pages.walk(*subtree, &mut |element| {
-                        seen.note(&Version::read(element)?, &hashers, wanted);
-                        Ok(())
-                    })?;
-                }
-                Ok(seen)
-            },
+            |subtrees| Seen::in_subtrees(subtrees, &pages, &hashers, wanted),
             |seen| newest.add(seen),
         )?;
         Ok(Self {
@@ -180,7 +172,7 @@ impl Survey {
     }
 
     /// Passes the live entries of a part of the tree to `sink`; returns their number.
-    fn live(
+    fn pass_live_entries(
         &self,
         subtree: u64,
         wanted: &impl Fn(&[u8]) -> bool,
@@ -273,6 +265,24 @@ struct Seen {
 }
 
 impl Seen {
+    /// Notes all versions in some subtrees.
+    fn in_subtrees(
+        subtrees: &[u64],
+        pages: &Pages,
+        hashers: &Hashers,
+        wanted: &impl Fn(&[u8]) -> bool,
+    ) -> FileResult<Self> {
+        let mut seen = Self::default();
+        for subtree in subtrees {
+            pages.walk(*subtree, &mut |element| {
+                seen.note(&Version::read(element)?, hashers, wanted);
+                Ok(())
+            })?;
+        }
+        Ok(seen)
+    }
+
+    /// Notes a version if it is wanted. Its revision always counts.
     fn note(&mut self, version: &Version<'_>, hashers: &Hashers, wanted: &impl Fn(&[u8]) -> bool) {
         self.revision = self.revision.max(version.revision.0);
         if wanted(version.entry.key) {

@@ -81,17 +81,22 @@ impl Pages {
             if kind(&bytes) != BRANCH {
                 break;
             }
-            let mut next_level = Vec::new();
-            for page in level {
-                self.load(page, &mut bytes)?;
-                match kind(&bytes) {
-                    BRANCH => next_level.extend(children(page, &bytes)?),
-                    _ => next_level.push(page),
-                }
-            }
-            level = next_level;
+            level = self.next_level(level, &mut bytes)?;
         }
         Ok(level)
+    }
+
+    /// Replaces each branch by the pages below it, and keeps all other pages.
+    fn next_level(&self, level: Vec<u64>, bytes: &mut Vec<u8>) -> FileResult<Vec<u64>> {
+        let mut next_level = Vec::new();
+        for page in level {
+            self.load(page, bytes)?;
+            match kind(bytes) {
+                BRANCH => next_level.extend(children(page, bytes)?),
+                _ => next_level.push(page),
+            }
+        }
+        Ok(next_level)
     }
 
     /// Reads a page with its overflow pages into `bytes`. Fails after more reads than any sound file needs, since the
@@ -113,6 +118,7 @@ impl Pages {
         if page + overflow >= self.count || len > MAX_PAGE {
             return Err(damaged(page, "extends beyond the file"));
         }
+        // The page header states the number of overflow pages, so these can only be read now.
         let first = bytes.len();
         bytes.resize(len as usize, 0);
         self.fill(&mut bytes[first..], (page + 1) * self.page_size)
@@ -153,21 +159,28 @@ impl Walk<'_> {
                 }
                 Ok(())
             }
-            LEAF => {
-                for index in 0..elements(&self.bytes) {
-                    let Some(element) = leaf_element(&self.bytes, index) else {
-                        return Err(damaged(page, "has an element outside the page"));
-                    };
-                    visit(&element)?;
-                }
-                Ok(())
-            }
+            LEAF => visit_leaf(page, &self.bytes, visit),
             flags => Err(damaged(
                 page,
                 &format!("is neither branch nor leaf (flags {flags:#x})"),
             )),
         }
     }
+}
+
+/// Visits the elements of a leaf page, in their order.
+fn visit_leaf(
+    page: u64,
+    bytes: &[u8],
+    visit: &mut impl FnMut(&Element<'_>) -> FileResult<()>,
+) -> FileResult<()> {
+    for index in 0..elements(bytes) {
+        let Some(element) = leaf_element(bytes, index) else {
+            return Err(damaged(page, "has an element outside the page"));
+        };
+        visit(&element)?;
+    }
+    Ok(())
 }
 
 /// The type of a page.

@@ -62,21 +62,16 @@ impl<'a> Line<'a> {
     /// # Errors
     /// If the line lacks the key or the value, has both forms of one, or has one that cannot be decoded.
     pub(super) fn pass_to(&self, sink: &mut impl FnMut(&RawEntry<'_>)) -> Result<(), String> {
-        let from_base64 = |text: &String| {
-            STANDARD
-                .decode(text)
-                .map_err(|error| format!("not base64: {error}"))
-        };
-        let key = match (&self.key, &self.key_bytes) {
-            (Some(key), None) => Cow::Borrowed(key.as_bytes()),
-            (None, Some(base64)) => from_base64(base64)?.into(),
-            _ => return Err("it needs one of `key` and `keyBytes`".into()),
-        };
-        let value = match (self.value, &self.bytes) {
-            (Some(value), None) => Cow::Borrowed(value.get().as_bytes()),
-            (None, Some(base64)) => from_base64(base64)?.into(),
-            _ => return Err("it needs one of `value` and `bytes`".into()),
-        };
+        let key = decode_bytes(
+            self.key.as_deref(),
+            self.key_bytes.as_deref(),
+            "it needs one of `key` and `keyBytes`",
+        )?;
+        let value = decode_bytes(
+            self.value.map(RawValue::get),
+            self.bytes.as_deref(),
+            "it needs one of `value` and `bytes`",
+        )?;
         let revision = self.revision.as_deref().unwrap_or("0");
         let mod_revision = revision
             .parse()
@@ -88,6 +83,23 @@ impl<'a> Line<'a> {
             ..RawEntry::default()
         });
         Ok(())
+    }
+}
+
+/// Returns the bytes that a line has in one of two forms, as text or in base64. `expected` is the error if it has both
+/// or none.
+fn decode_bytes<'t>(
+    text: Option<&'t str>,
+    base64: Option<&str>,
+    expected: &str,
+) -> Result<Cow<'t, [u8]>, String> {
+    match (text, base64) {
+        (Some(text), None) => Ok(Cow::Borrowed(text.as_bytes())),
+        (None, Some(base64)) => match STANDARD.decode(base64) {
+            Ok(bytes) => Ok(Cow::Owned(bytes)),
+            Err(error) => Err(format!("not base64: {error}")),
+        },
+        (Some(_), Some(_)) | (None, None) => Err(expected.to_owned()),
     }
 }
 

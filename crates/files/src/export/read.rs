@@ -193,24 +193,22 @@ fn decode_line(
     let without_break = text.strip_suffix(b"\n").unwrap_or(text);
     // If this fails, the line is decoded again with its line break, so that the error's position is a column in this
     // line.
-    let line = from_json::<Line<'_>>(without_break).or_else(|_| serde_json::from_slice(text));
-    match line {
-        Ok(Line {
-            entries: Some(stated),
-            ..
-        }) => Some(End::Footer(stated)),
-        Ok(line) => {
-            let mut wanted = |entry: &RawEntry<'_>| {
-                if is_wanted(entry.key) {
-                    sink(entry);
-                }
-            };
-            line.pass_to(&mut wanted).err().map(End::Wrong)
-        }
+    let line = match from_json::<Line<'_>>(without_break).or_else(|_| serde_json::from_slice(text)) {
+        Ok(line) => line,
         // A last line with incomplete JSON was cut; any other line that cannot be decoded is invalid.
-        Err(error) if error.is_eof() && !text.ends_with(b"\n") => Some(End::Cut),
-        Err(error) => Some(End::Wrong(error.to_string())),
+        Err(error) if error.is_eof() && !text.ends_with(b"\n") => return Some(End::Cut),
+        Err(error) => return Some(End::Wrong(error.to_string())),
+    };
+    if let Some(stated) = line.entries {
+        return Some(End::Footer(stated));
     }
+
+    let mut sink_if_wanted = |entry: &RawEntry<'_>| {
+        if is_wanted(entry.key) {
+            sink(entry);
+        }
+    };
+    line.pass_to(&mut sink_if_wanted).err().map(End::Wrong)
 }
 
 /// The progress through an export.

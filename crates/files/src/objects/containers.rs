@@ -67,32 +67,50 @@ pub(crate) fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ve
         finished_at: Option<Cow<'a, str>>,
     }
     let statuses = Option::<Vec<Status<'_>>>::deserialize(deserializer)?.unwrap_or_default();
-    let container = |status: Status<'_>| match status.state {
-        Some(State {
-            terminated: Some(ended),
-            ..
-        }) => Container::Ended(ended.finished_at.as_deref().and_then(parse_time)),
-        Some(State { running: Some(_), .. }) => Container::Running,
-        _ => Container::Waiting,
+    let container = |status: Status<'_>| {
+        let Some(State { running, terminated }) = status.state else {
+            return Container::Waiting;
+        };
+        if let Some(ended) = terminated {
+            return Container::Ended(ended.finished_at.as_deref().and_then(parse_time));
+        }
+        if running.is_some() {
+            Container::Running
+        } else {
+            Container::Waiting
+        }
     };
     Ok(statuses.into_iter().map(container).collect())
 }
+
+/// Number of the field of a `ContainerStatus` with the container's state.
+const STATE: u32 = 2;
+/// Numbers of the fields of a `ContainerState`.
+const RUNNING: u32 = 2;
+const TERMINATED: u32 = 3;
 
 impl<'a> Take<'a> for Container {
     /// Reads a `ContainerStatus` message.
     fn take(&mut self, status: Value<'a>) -> Result<()> {
         each(status.bytes(), |field, state| {
-            if field != 2 {
-                return Ok(());
+            if field == STATE {
+                self.read_state(state.bytes())?;
             }
-            each(state.bytes(), |field, value| {
-                match field {
-                    2 => *self = Self::Running,
-                    3 => *self = Self::Ended(finished_at(value.bytes())?),
-                    _ => {}
-                }
-                Ok(())
-            })
+            Ok(())
+        })
+    }
+}
+
+impl Container {
+    /// Reads a `ContainerState` message. Without one of its fields, the container is waiting.
+    fn read_state(&mut self, message: &[u8]) -> Result<()> {
+        each(message, |field, value| {
+            match field {
+                RUNNING => *self = Self::Running,
+                TERMINATED => *self = Self::Ended(finished_at(value.bytes())?),
+                _ => {}
+            }
+            Ok(())
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Calico's custom resources (facts 2.4 to 2.7). They arrive as JSON, even if another encoding is requested.
+//! Calico's custom resources. They arrive as JSON, even if another encoding is requested.
 
 use std::borrow::Cow;
 
@@ -146,19 +146,9 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
         ..Affinity::new(key, AffinityState::parse(state))
     };
 
-    // Calico's field is a string. A boolean is accepted, too.
-    affinity.deleted = match &spec.deleted {
-        None | Some(Value::Null) => false,
-        Some(Value::Bool(deleted)) => *deleted,
-        Some(Value::String(text)) if text.is_empty() => false,
-        Some(other) => {
-            let Some(deleted) = other.as_str().and_then(parse_go_bool) else {
-                let reason = format!("`deleted` is {other}, which is neither true nor false");
-                return Err(DecodeError(reason));
-            };
-            deleted
-        }
-    };
+    if let Some(deleted) = &spec.deleted {
+        affinity.deleted = parse_deleted(deleted)?;
+    }
 
     let mut unknown = Unknown::default();
     for (name, value) in &spec.unknown {
@@ -168,6 +158,17 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
         affinity.unknown = Some(Box::new(unknown));
     }
     Ok(affinity)
+}
+
+/// Parses the field `deleted` of an affinity. Calico's field is a string, but a boolean is accepted, too.
+fn parse_deleted(value: &Value) -> Result<bool> {
+    let deleted = match value {
+        Value::Null => Some(false),
+        Value::Bool(deleted) => Some(*deleted),
+        Value::String(text) if text.is_empty() => Some(false),
+        other => other.as_str().and_then(parse_go_bool),
+    };
+    deleted.ok_or_else(|| DecodeError(format!("`deleted` is {value}, which is neither true nor false")))
 }
 
 /// The affinity's holder and block. Calico's aggregated API omits `spec.type`, but Calico 3.31 and later also sets a

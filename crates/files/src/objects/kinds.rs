@@ -105,6 +105,19 @@ pub enum Group {
     KubeVirt,
 }
 
+impl Group {
+    /// True if the group can have this name in API paths. The core group has an empty name.
+    fn has_name(self, name: &str) -> bool {
+        match self {
+            Self::Core => name.is_empty(),
+            Self::KubeVirt => name == KUBEVIRT_GROUP,
+            Self::Calico | Self::Only(_) => {
+                name == Flavour::Classic.group() || name == Flavour::Native.group()
+            }
+        }
+    }
+}
+
 /// Creates a kind of Kubernetes' own API, which is read as protobuf.
 const fn core(
     plural: &'static str,
@@ -308,14 +321,7 @@ pub fn by_plural(plural: &str) -> Option<&'static KnownKind> {
 pub fn by_name(name: &str, api_version: &str) -> Option<&'static KnownKind> {
     // The core group has a version only, such as `v1`.
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    KINDS.iter().find(|kind| {
-        let is_in_group = match kind.group {
-            Group::Core => group.is_empty(),
-            Group::KubeVirt => group == KUBEVIRT_GROUP,
-            Group::Calico | Group::Only(_) => {
-                group == Flavour::Classic.group() || group == Flavour::Native.group()
-            }
-        };
-        is_in_group && kind.name == name
-    })
+    KINDS
+        .iter()
+        .find(|kind| kind.name == name && kind.group.has_name(group))
 }

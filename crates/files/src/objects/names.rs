@@ -1,4 +1,4 @@
-//! Names of Calico objects in Kubernetes (facts 2.3).
+//! Names of Calico objects in Kubernetes.
 
 use calipam_model::affinity::AffinityKey;
 use calipam_model::digest::sha256_hex;
@@ -13,6 +13,7 @@ const HASH_DIGITS: usize = 11;
 /// A block's CIDR, from its name. `None` if no CIDR has that name.
 pub fn cidr_of_block(name: &str) -> Option<IpNet> {
     let (address, prefix) = name.rsplit_once('-')?;
+    // Names have dashes for the separators of both IPv4 and IPv6.
     for separator in [".", ":"] {
         let text = format!("{}/{prefix}", address.replace('-', separator));
         if let Some(cidr) = cidr::parse_cidr(&text)

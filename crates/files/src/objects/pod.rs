@@ -144,7 +144,7 @@ impl PodObject<'_> {
         defects
     }
 
-    /// Returns the name of the KubeVirt machine that is running in the pod (facts 2.14); `None` for other pods.
+    /// Returns the name of the KubeVirt machine that is running in the pod; `None` for other pods.
     fn machine(&self) -> Option<&str> {
         let owner = self.instance()?;
         let group = owner.api_version.split('/').next();

@@ -1,4 +1,4 @@
-//! Services: what Calico's controller reads of those of type `LoadBalancer` (facts 2.13), and the cluster IPs of all.
+//! Services: what Calico's controller reads of those of type `LoadBalancer`, and the cluster IPs of all.
 
 use std::net::IpAddr;
 
@@ -93,39 +93,47 @@ pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option
 fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) -> Vec<FieldDefect> {
     let meta = &object.metadata;
     let ingress = &object.status.load_balancer.ingress;
-    let mut service = Service {
+    let mut defects = Vec::new();
+    let is_load_balancer = object.spec.is_load_balancer();
+    let request = if is_load_balancer {
+        request_of(object)
+    } else {
+        ServiceRequest::default()
+    };
+    let service = Service {
         namespace: meta.namespace.to_string(),
         name: meta.name.to_string(),
         uid: meta.uid.to_string(),
         created: meta.created_at(),
         deleting: meta.deleted.is_some(),
-        request: if object.spec.is_load_balancer() {
-            request_of(object)
-        } else {
-            ServiceRequest::default()
-        },
-        ingress: Vec::new(),
+        request,
+        ingress: ingress_addresses(ingress, &mut defects),
         has_hostname: ingress.iter().any(|entry| !entry.hostname.is_empty()),
-        is_internal: !object.spec.is_load_balancer(),
+        is_internal: !is_load_balancer,
         cluster_ips: object.spec.cluster_ips().collect(),
     };
-    let mut defects = Vec::new();
-    // Entries that have only a host name have no address.
-    for Ingress { ip, .. } in ingress.iter().filter(|entry| !entry.ip.is_empty()) {
-        match ip.parse() {
-            Ok(address) => service.ingress.push(address),
-            Err(_) => {
-                let reason = format!("{:?} is not an address", &**ip);
-                defects.push(FieldDefect::new("status.loadBalancer.ingress", reason));
-            }
-        }
-    }
     snapshot.newest_creation = snapshot.newest_creation.max(service.created);
     snapshot.services.push(Versioned {
         value: service,
         revision: meta.revision(),
     });
     defects
+}
+
+/// Returns the addresses at which a load balancer is reached. Adds those that cannot be read to `defects`.
+fn ingress_addresses(ingress: &[Ingress<'_>], defects: &mut Vec<FieldDefect>) -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    // Entries that have only a host name have no address.
+    for Ingress { ip, .. } in ingress.iter().filter(|entry| !entry.ip.is_empty()) {
+        match ip.parse() {
+            Ok(address) => addresses.push(address),
+            Err(_) => {
+                let reason = format!("{:?} is not an address", &**ip);
+                defects.push(FieldDefect::new("status.loadBalancer.ingress", reason));
+            }
+        }
+    }
+    addresses
 }
 
 /// Reads what a service asks the controller for.

@@ -48,15 +48,7 @@ impl Changes {
             length,
         };
 
-        let Some((head, frame)) = changes.read_frame()? else {
-            return Err(changes.damaged());
-        };
-        let text = head.unpack(&frame).map_err(|_| changes.damaged())?;
-        changes.header = serde_json::from_slice(&text).map_err(|_| changes.damaged())?;
-        changes.end += (HEAD + frame.len()) as u64;
-        if changes.header.format != FORMAT {
-            return Err(changes.damaged());
-        }
+        changes.header = changes.read_header()?;
         if changes.header.version != VERSION {
             return Err(Error::new(
                 &path,
@@ -72,6 +64,20 @@ impl Changes {
         let is_base_wanted = |key: &[u8]| has_deltas(key) && is_wanted(key);
         load(&export.path, &is_base_wanted, &mut changes.codec)?;
         Ok(Some(changes))
+    }
+
+    /// Reads the header, which is the first frame.
+    fn read_header(&mut self) -> Result<Header> {
+        let Some((head, frame)) = self.read_frame()? else {
+            return Err(self.damaged());
+        };
+        let text = head.unpack(&frame).map_err(|_| self.damaged())?;
+        let header: Header = serde_json::from_slice(&text).map_err(|_| self.damaged())?;
+        self.end += (HEAD + frame.len()) as u64;
+        if header.format != FORMAT {
+            return Err(self.damaged());
+        }
+        Ok(header)
     }
 
     /// The next group, with the changes to wanted keys. `None` at the end. An incomplete group at the end is ignored,
@@ -138,12 +144,8 @@ impl Changes {
         if zeros == 0 || zeros + unread < 4 {
             return false;
         }
-        for byte in self.file.by_ref().take(unread).bytes() {
-            if !matches!(byte, Ok(0)) {
-                return false;
-            }
-        }
-        true
+        let mut rest = self.file.by_ref().take(unread).bytes();
+        rest.all(|byte| matches!(byte, Ok(0)))
     }
 
     fn damaged(&self) -> Error {

@@ -108,18 +108,7 @@ impl Codec {
     /// `positions` can then be wrong, since their differences are not applied.
     pub(super) fn decode(&mut self, text: &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> Option<Group> {
         let mut fields = Fields::new(text);
-        let time = Timestamp::from_millisecond(fields.varint()?.cast_signed()).ok()?;
-        let set_back = SignedDuration::from_millis(fields.varint()?.cast_signed());
-        let mut group = Group {
-            time,
-            set_back,
-            ..Group::default()
-        };
-        for _ in 0..fields.varint()? {
-            let kind = String::from_utf8(fields.sized()?.to_vec()).ok()?;
-            group.reached.insert(kind, fields.varint()?.cast_signed());
-        }
-
+        let mut group = decode_head(&mut fields)?;
         while !fields.is_empty() {
             let form = u8::try_from(fields.varint()?).ok()?;
             let key = fields.sized()?.to_vec();
@@ -178,6 +167,22 @@ impl Codec {
             self.dictionary.drain(1..=excess.min(self.dictionary.len() - 1));
         }
     }
+}
+
+/// Decodes the part of a group before its changes: its time, and the revisions that kinds have reached.
+fn decode_head(fields: &mut Fields<'_>) -> Option<Group> {
+    let time = Timestamp::from_millisecond(fields.varint()?.cast_signed()).ok()?;
+    let set_back = SignedDuration::from_millis(fields.varint()?.cast_signed());
+    let mut group = Group {
+        time,
+        set_back,
+        ..Group::default()
+    };
+    for _ in 0..fields.varint()? {
+        let kind = String::from_utf8(fields.sized()?.to_vec()).ok()?;
+        group.reached.insert(kind, fields.varint()?.cast_signed());
+    }
+    Some(group)
 }
 
 fn zigzag(number: i64) -> u64 {

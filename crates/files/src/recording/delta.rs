@@ -78,18 +78,19 @@ fn common_length(before: &[&[u8]], after: &[&[u8]]) -> usize {
 /// again. `None` if there are more than [`MAX_PARTS`].
 fn difference(before: &[&[u8]], after: &[&[u8]]) -> Option<(usize, usize)> {
     let agree_after = |removed: usize, inserted: usize| {
-        let (Some(before), Some(after)) = (before.get(removed..), after.get(inserted..)) else {
+        let (Some(rest_before), Some(rest_after)) = (before.get(removed..), after.get(inserted..)) else {
             return false;
         };
-        let pairs = before.iter().zip(after).take(MIN_EQUAL_PARTS);
+        let pairs = rest_before.iter().zip(rest_after).take(MIN_EQUAL_PARTS);
         let equal = pairs.take_while(|(before, after)| before == after).count();
-        let reaches_both_ends = equal == before.len() && equal == after.len();
+        let reaches_both_ends = equal == rest_before.len() && equal == rest_after.len();
         equal == MIN_EQUAL_PARTS || reaches_both_ends
     };
     // Most often, a single part is replaced.
     if agree_after(1, 1) {
         return Some((1, 1));
     }
+    // The smallest difference comes first.
     for changed in 1..=MAX_PARTS {
         for removed in 0..=changed {
             let inserted = changed - removed;

@@ -39,6 +39,12 @@ impl Known {
             .is_some_and(|known| revision <= known.revision)
     }
 
+    /// True if all changes up to these positions have been read.
+    fn has_all(&self, positions: &Positions) -> bool {
+        let mut positions = positions.iter();
+        positions.all(|(kind, position)| self.has(kind, position.revision))
+    }
+
     /// Opens the changes after an export; `None` if there are none, or if the beginning of their file is damaged. Also
     /// returns the period that is known without them, and whether it continues the earlier recordings.
     pub(super) fn open(
@@ -61,12 +67,8 @@ impl Known {
                 // Revisions of another history are not comparable.
                 self.positions.clear();
             }
-            // The changes begin at revisions that are known, so nothing is missing in between.
-            let mut positions = header.positions.iter();
-            let has_all = positions.all(|(kind, position)| self.has(kind, position.revision));
-            if self.until.is_some() && has_all {
-                continues = true;
-            }
+            // If the changes begin at revisions that are known, nothing is missing in between.
+            continues |= self.until.is_some() && self.has_all(&header.positions);
         }
         let from = self.not_before(export.taken_at);
         let reached = Reached {

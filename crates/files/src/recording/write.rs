@@ -130,15 +130,15 @@ impl Journal {
         };
         let mut last = export.taken_at;
         loop {
-            match changes.next(&has_deltas) {
-                Ok(Some(group)) => last = group.time,
-                Ok(None) => break,
+            let Ok(group) = changes.next(&has_deltas) else {
                 // Nothing can be appended after damage, so the recording continues with a new full state.
-                Err(_) => return Ok(None),
-            }
+                return Ok(None);
+            };
+            let Some(group) = group else { break };
+            last = group.time;
         }
 
-        // Discards an incomplete group at the end.
+        // The file can have an incomplete group at its end, which is cut off.
         let path = export.changes();
         let failed = |error: io::Error| Error::new(&path, error);
         let length = changes.end();

@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use super::regions::Region;
 use super::sums::{Pools, Tally};
-use crate::block_change::{self, AddressRecord, Change, is_same_owner};
+use crate::block_change::{self, AddressRecord, Change, NodeName, is_same_owner};
 
 impl Serialize for AddressRecord<'_> {
     /// Writes the block, the owner, the handle and the recorded attributes. A record without a second set of attributes,
@@ -75,14 +75,14 @@ pub(crate) fn compare_addresses<'s>(
     };
     for region in regions {
         let Some((old, new)) = region.pair() else {
-            comparer.region(region);
+            comparer.compare_region(region);
             continue;
         };
         if !scope.has_network(old.cidr()) {
             continue;
         }
         if old == new {
-            comparer.unchanged_block(old);
+            comparer.count_unchanged_block(old);
             continue;
         }
         for states in block_change::addresses(Some(old), Some(new)) {
@@ -101,7 +101,7 @@ struct Comparer<'s, 'w> {
 
 impl<'s> Comparer<'s, '_> {
     /// Counts the addresses of a block that is the same in both snapshots.
-    fn unchanged_block(&mut self, block: &'s Block) {
+    fn count_unchanged_block(&mut self, block: &'s Block) {
         for allocation in block.allocations() {
             let record = AddressRecord { block, allocation };
             self.count([Some(record); 2], None);
@@ -109,20 +109,22 @@ impl<'s> Comparer<'s, '_> {
     }
 
     /// Compares a region whose blocks were claimed or released, overlap, or cannot be decoded.
-    fn region(&mut self, region: &Region<'s>) {
+    fn compare_region(&mut self, region: &Region<'s>) {
         let mut addresses: BTreeMap<IpAddr, [Vec<AddressRecord<'s>>; 2]> = BTreeMap::new();
         for (side, stored) in [(0, &region.old), (1, &region.new)] {
             for block in stored.iter().filter_map(|stored| stored.block) {
                 for allocation in block.allocations() {
                     let address = allocation.address;
-                    if !region.hides(address.into()) {
-                        let record = AddressRecord { block, allocation };
-                        addresses.entry(address).or_default()[side].push(record);
+                    // If the address is unknown on one side, its records cannot be compared.
+                    if region.hides(address.into()) {
+                        continue;
                     }
+                    let record = AddressRecord { block, allocation };
+                    addresses.entry(address).or_default()[side].push(record);
                 }
             }
         }
-        for states in addresses.into_values().flat_map(pairs) {
+        for states in addresses.into_values().flat_map(pair_by_owner) {
             self.compare(states);
         }
     }
@@ -145,17 +147,13 @@ impl<'s> Comparer<'s, '_> {
             return;
         };
         let mut records = states.iter().flatten();
-        let is_wanted = records.any(|record| record.node_name().is_in(self.scope));
-        if !is_wanted || !self.scope.has_network(address.into()) {
+        let has_node_in_scope = records.any(|record| record.node_name().is_in(self.scope));
+        if !has_node_in_scope || !self.scope.has_network(address.into()) {
             return;
         }
 
         let old_pool = before.and_then(|record| self.old.pool_of(address, record.block()));
         let new_pool = after.and_then(|record| self.new.pool_of(address, record.block()));
-        let node_and_pool = |record: Option<AddressRecord<'s>>, pool: Option<&'s str>| {
-            let record = record.filter(|record| record.is_allocated())?;
-            Some((record.node_name(), pool.unwrap_or_default()))
-        };
         self.comparison.sums.count(
             change,
             node_and_pool(before, old_pool),
@@ -174,6 +172,15 @@ impl<'s> Comparer<'s, '_> {
     }
 }
 
+/// Returns the node and pool of an address; `None` if it is not allocated, and so does not count.
+fn node_and_pool<'s>(
+    record: Option<AddressRecord<'s>>,
+    pool: Option<&'s str>,
+) -> Option<(NodeName<'s>, &'s str)> {
+    let record = record.filter(|record| record.is_allocated())?;
+    Some((record.node_name(), pool.unwrap_or_default()))
+}
+
 fn is_windows_reserved(states: [Option<AddressRecord<'_>>; 2]) -> bool {
     let mut records = states.iter().flatten();
     records.any(|record| record.record().is_windows_reserved())
@@ -181,7 +188,9 @@ fn is_windows_reserved(states: [Option<AddressRecord<'_>>; 2]) -> bool {
 
 /// Pairs the records of one address by owner, and the remaining records in order. There can be several records, since
 /// overlapping blocks can each record the address.
-fn pairs<'s>([before, mut after]: [Vec<AddressRecord<'s>>; 2]) -> Vec<[Option<AddressRecord<'s>>; 2]> {
+fn pair_by_owner<'s>(
+    [before, mut after]: [Vec<AddressRecord<'s>>; 2],
+) -> Vec<[Option<AddressRecord<'s>>; 2]> {
     let mut pairs = Vec::with_capacity(before.len().max(after.len()));
     let mut unpaired = Vec::new();
     for old in before {

@@ -78,13 +78,19 @@ pub(crate) fn changes(regions: &[Region<'_>], scope: &Scope) -> Vec<BlockChange>
 
 /// Returns the changes of the blocks in a region, by CIDR.
 fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
-    let mut changes = Vec::new();
+    let mut changes = claims_and_releases(region);
     for old in &region.old {
         for new in &region.new {
             changes.extend(owner_change(old, new));
         }
     }
+    changes.sort_by_key(|change| (change.cidr, change.change));
+    changes
+}
 
+/// Returns the changes of the blocks that only one of the snapshots has. If both have such blocks, they are one change
+/// of size.
+fn claims_and_releases(region: &Region<'_>) -> Vec<BlockChange> {
     let released = only_in(&region.old, &region.new);
     let claimed = only_in(&region.new, &region.old);
     let first_cidr = released.iter().chain(&claimed).map(|state| state.cidr).min();
@@ -93,18 +99,18 @@ fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
         && !claimed.is_empty()
     {
         // The blocks of a region overlap, so the released ones were replaced by the claimed ones.
-        changes.push(BlockChange::new(cidr, Change::Size, [released, claimed]));
-    } else {
-        for state in released {
-            let cidr = state.cidr;
-            changes.push(BlockChange::new(cidr, Change::Released, [vec![state], vec![]]));
-        }
-        for state in claimed {
-            let cidr = state.cidr;
-            changes.push(BlockChange::new(cidr, Change::Claimed, [vec![], vec![state]]));
-        }
+        return vec![BlockChange::new(cidr, Change::Size, [released, claimed])];
     }
-    changes.sort_by_key(|change| (change.cidr, change.change));
+
+    let mut changes = Vec::new();
+    for state in released {
+        let cidr = state.cidr;
+        changes.push(BlockChange::new(cidr, Change::Released, [vec![state], vec![]]));
+    }
+    for state in claimed {
+        let cidr = state.cidr;
+        changes.push(BlockChange::new(cidr, Change::Claimed, [vec![], vec![state]]));
+    }
     changes
 }
 

@@ -39,19 +39,21 @@ pub struct FindingChanges {
 
 /// Compares the findings in scope by code and subject, since messages may differ.
 pub(crate) fn changes(old: &Report, new: &Report, scope: &Scope) -> FindingChanges {
-    let only_in = |report: &Report, other: &Report| {
-        let keys_of_other: HashSet<(Code, &Subject)> =
-            other.findings.iter().map(|finding| finding.key_ref()).collect();
-        let mut summaries = Vec::new();
-        for finding in &report.findings {
-            if !keys_of_other.contains(&finding.key_ref()) && scope.has(finding) {
-                summaries.push(FindingSummary::of(finding));
-            }
-        }
-        summaries
-    };
     FindingChanges {
-        new: only_in(new, old),
-        gone: only_in(old, new),
+        new: only_in(new, old, scope),
+        gone: only_in(old, new, scope),
     }
+}
+
+/// Returns the findings in scope that the other report does not have.
+fn only_in(report: &Report, other: &Report, scope: &Scope) -> Vec<FindingSummary> {
+    let keys_of_other: HashSet<(Code, &Subject)> =
+        other.findings.iter().map(|finding| finding.key_ref()).collect();
+    let mut summaries = Vec::new();
+    for finding in &report.findings {
+        if !keys_of_other.contains(&finding.key_ref()) && scope.has(finding) {
+            summaries.push(FindingSummary::of(finding));
+        }
+    }
+    summaries
 }

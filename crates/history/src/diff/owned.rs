@@ -43,22 +43,15 @@ pub(crate) fn affinities(
     hidden: &Hidden,
     scope: &Scope,
 ) -> Vec<AffinityChange> {
-    let mut states: BTreeMap<&AffinityKey, [Option<&Affinity>; 2]> = BTreeMap::new();
-    for (side, snapshot) in [old, new].into_iter().enumerate() {
-        for affinity in snapshot.affinities.iter().map(|stored| &stored.value) {
-            if !affinity.deleted {
-                states.entry(&affinity.key).or_default()[side] = Some(affinity);
-            }
-        }
-    }
-
+    // The check of an empty set comes first, because it saves the copy of the key.
     let is_hidden = |key: &AffinityKey| !hidden.is_empty() && hidden.has(&Key::Affinity(key.clone()));
+    let is_in_scope = |key: &AffinityKey| scope.has_network(key.cidr) && scope.has_node(&key.node);
+    let state = |affinity: Option<&Affinity>| Some(affinity?.state.to_string());
     let mut changes = Vec::new();
-    for (key, affinities) in states {
-        if !scope.has_network(key.cidr) || !scope.has_node(&key.node) || is_hidden(key) {
+    for (key, affinities) in affinities_by_key(old, new) {
+        if !is_in_scope(key) || is_hidden(key) {
             continue;
         }
-        let state = |affinity: Option<&Affinity>| Some(affinity?.state.to_string());
         let [before, after] = affinities.map(state);
         if let Some(change) = Change::of(&before, &after) {
             changes.push(AffinityChange {
@@ -72,6 +65,23 @@ pub(crate) fn affinities(
         }
     }
     changes
+}
+
+/// Returns the affinities of both snapshots by key, each as it is in the old and in the new one. Leaves out those that
+/// are marked deleted.
+fn affinities_by_key<'s>(
+    old: &'s Snapshot,
+    new: &'s Snapshot,
+) -> BTreeMap<&'s AffinityKey, [Option<&'s Affinity>; 2]> {
+    let mut affinities: BTreeMap<&AffinityKey, [Option<&Affinity>; 2]> = BTreeMap::new();
+    for (side, snapshot) in [old, new].into_iter().enumerate() {
+        for affinity in snapshot.affinities.iter().map(|stored| &stored.value) {
+            if !affinity.deleted {
+                affinities.entry(&affinity.key).or_default()[side] = Some(affinity);
+            }
+        }
+    }
+    affinities
 }
 
 /// A changed handle.

@@ -20,7 +20,7 @@ pub(crate) struct Stored<'s> {
 }
 
 /// A network, with its blocks in the old and in the new snapshot.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Region<'s> {
     pub old: Vec<Stored<'s>>,
     pub new: Vec<Stored<'s>>,
@@ -34,6 +34,13 @@ enum Side {
 }
 
 impl<'s> Region<'s> {
+    fn push(&mut self, stored: Stored<'s>, side: Side) {
+        match side {
+            Side::Old => self.old.push(stored),
+            Side::New => self.new.push(stored),
+        }
+    }
+
     /// Returns the old and the new state of the region's block, if each snapshot has only this block and it is sound in
     /// both.
     pub(super) fn pair(&self) -> Option<(&'s Block, &'s Block)> {
@@ -81,25 +88,19 @@ pub(crate) fn group<'s>(old: &'s Snapshot, new: &'s Snapshot) -> Vec<Region<'s>>
     // The widest of several overlapping blocks comes first, and contains the others.
     blocks.sort_by_key(|(stored, side)| (stored.cidr, *side));
 
+    // Most regions have one block in each snapshot.
     let mut regions: Vec<Region<'s>> = Vec::with_capacity(blocks.len() / 2);
     let mut widest: Option<IpNet> = None;
     for (stored, side) in blocks {
-        let is_in_region = match widest {
-            Some(widest) => widest.contains(&stored.cidr),
-            None => false,
-        };
-        if !is_in_region {
+        if let Some(region) = regions.last_mut()
+            && widest.is_some_and(|widest| widest.contains(&stored.cidr))
+        {
+            region.push(stored, side);
+        } else {
             widest = Some(stored.cidr);
-            regions.push(Region {
-                old: Vec::new(),
-                new: Vec::new(),
-            });
-        }
-        if let Some(region) = regions.last_mut() {
-            match side {
-                Side::Old => region.old.push(stored),
-                Side::New => region.new.push(stored),
-            }
+            let mut region = Region::default();
+            region.push(stored, side);
+            regions.push(region);
         }
     }
     regions
@@ -113,13 +114,14 @@ fn stored_blocks(snapshot: &Snapshot) -> Vec<Stored<'_>> {
         if block.content.is_deleted() {
             continue;
         }
+        let raw = match &block.content {
+            BlockContent::Corrupt(corrupt) => Some(&*corrupt.raw),
+            BlockContent::Sound(_) => None,
+        };
         blocks.push(Stored {
             cidr: block.key,
             block: block.content.sound().filter(|sound| sound.cidr() == block.key),
-            raw: match &block.content {
-                BlockContent::Corrupt(corrupt) => Some(&*corrupt.raw),
-                BlockContent::Sound(_) => None,
-            },
+            raw,
             owner: block.content.owner(),
         });
     }

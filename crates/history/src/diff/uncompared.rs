@@ -121,20 +121,23 @@ impl Hidden {
     /// Lists the objects in scope that cannot be compared.
     pub(super) fn listed(&self, scope: &Scope) -> Vec<NotCompared> {
         let mut listed = Vec::new();
-        let keys: BTreeSet<&Key> = self.old.union(&self.new).collect();
-        for key in keys {
-            let is_in_scope = match key {
-                Key::Affinity(key) => scope.has_network(key.cidr) && scope.has_node(&key.node),
-                Key::Node(name) => scope.networks.is_empty() && scope.has_node(name),
-                // The addresses of these objects are unknown, so they may be in the scope.
-                _ => true,
-            };
-            if is_in_scope {
+        for key in self.old.union(&self.new) {
+            if may_be_in_scope(key, scope) {
                 let sides = [self.old.contains(key), self.new.contains(key)];
                 listed.extend(NotCompared::new(Uncompared::Object, key, sides));
             }
         }
         listed
+    }
+}
+
+/// True if the object with this key may be in the scope.
+fn may_be_in_scope(key: &Key, scope: &Scope) -> bool {
+    match key {
+        Key::Affinity(key) => scope.has_network(key.cidr) && scope.has_node(&key.node),
+        Key::Node(name) => scope.networks.is_empty() && scope.has_node(name),
+        // The addresses of these objects are unknown.
+        _ => true,
     }
 }
 

@@ -96,11 +96,12 @@ pub(crate) fn concerns(event: &Event, states: [Option<&State>; 2], about: &Histo
 fn concerns_address(event: &Event, address: IpAddr, about: &HistorySubject) -> bool {
     let mut holders = event.before.iter().chain(&event.after);
     match about {
-        HistorySubject::Address(own) => *own == address,
+        HistorySubject::Address(subject) => *subject == address,
         HistorySubject::Block(_) => true,
         HistorySubject::Node(node) => holders.any(|holder| holder.node.as_ref() == Some(node)),
         HistorySubject::Handle(id) => {
-            holders.any(|holder| holder.handle.as_deref().map(clean_id) == Some(clean_id(id)))
+            let id = clean_id(id);
+            holders.any(|holder| holder.handle.as_deref().map(clean_id) == Some(id))
         }
         HistorySubject::Pod(pod) => holders.any(|holder| holder.kind == "pod" && holder.allocated_to == *pod),
     }
@@ -230,17 +231,21 @@ fn unknown_fields<'s>(before: &'s Block, after: &'s Block) -> impl Iterator<Item
 /// Returns the events between two states of an address.
 fn events_of_address(states: [Option<AddressRecord<'_>>; 2], is_block_deleted: bool) -> Vec<Raw> {
     let [before, after] = states;
+    let Some(change) = block_change::address_change(states) else {
+        return Vec::new();
+    };
     let is_cooling = after.is_some_and(|record| record.record().is_cooling());
     let released = (EventKind::Released, [before, None]);
     let assigned = (EventKind::Assigned, [None, after]);
-    let kinds_and_states = match block_change::address_change(states) {
-        Some(Change::Attributes) => vec![(EventKind::AttributesChanged, states)],
-        Some(_) if is_cooling => vec![(EventKind::Cooling, states)],
-        Some(Change::Released) => vec![released],
+    let kinds_and_states = match change {
+        Change::Attributes => vec![(EventKind::AttributesChanged, states)],
+        _ if is_cooling => vec![(EventKind::Cooling, states)],
+        Change::Released => vec![released],
         // The address was released and assigned again in one write, or the revision in between is unknown.
-        Some(Change::Moved | Change::Renewed) => vec![released, assigned],
-        Some(Change::Cooled) if !is_block_deleted => vec![released],
-        Some(Change::Assigned | Change::Passed) => vec![assigned],
+        Change::Moved | Change::Renewed => vec![released, assigned],
+        Change::Cooled if !is_block_deleted => vec![released],
+        Change::Assigned | Change::Passed => vec![assigned],
+        // The cooldown ended with the block. The other changes are those of blocks and objects, not of addresses.
         _ => Vec::new(),
     };
 
@@ -259,33 +264,24 @@ fn events_of_address(states: [Option<AddressRecord<'_>>; 2], is_block_deleted: b
 /// Returns the event for a change to an object other than a block, or to a block that cannot be decoded; `None` for
 /// objects that no history contains.
 fn event_of_other(key: &Key, before: Option<&State>, after: &State) -> Option<Raw> {
-    use EventKind::*;
-    let (subject, [created, changed, removed]) = match key {
-        Key::Block(cidr) => (Subject::Block(*cidr), [BlockClaimed, Known, BlockReleased]),
-        Key::Affinity(key) => (
-            Subject::affinity(key),
-            [AffinityChanged, AffinityChanged, AffinityGone],
-        ),
-        Key::Handle(id) => (
-            Subject::Handle(id.clone()),
-            [HandleChanged, HandleChanged, HandleGone],
-        ),
-        Key::Endpoint { namespace, name } => {
-            let subject = Subject::Endpoint(format!("{namespace}/{name}"));
-            (subject, [EndpointCreated, EndpointChanged, EndpointGone])
+    let subject = match key {
+        Key::Block(cidr) => Subject::Block(*cidr),
+        Key::Affinity(key) => Subject::affinity(key),
+        Key::Handle(id) => Subject::Handle(id.clone()),
+        Key::Endpoint { namespace, name } | Key::Pod { namespace, name } => {
+            Subject::Endpoint(format!("{namespace}/{name}"))
         }
-        Key::Pod { namespace, name } => (
-            Subject::Endpoint(format!("{namespace}/{name}")),
-            [PodCreated, PodChanged, PodGone],
-        ),
         _ => return None,
     };
-    let what = match (before, after) {
-        (_, State::Absent) => removed,
-        (_, State::Hidden(_)) => Undecodable,
-        (None, _) => Known,
-        (Some(State::Absent), _) => created,
-        _ => changed,
+    let [created, changed, removed] = kinds_of_events(key)?;
+    let what = match after {
+        State::Absent => removed,
+        State::Hidden(_) => EventKind::Undecodable,
+        State::Block(_) | State::Other(_) => match before {
+            None => EventKind::Known,
+            Some(State::Absent) => created,
+            Some(_) => changed,
+        },
     };
     let detail = match after {
         State::Hidden(text) | State::Other(text) => text.clone(),
@@ -293,4 +289,18 @@ fn event_of_other(key: &Key, before: Option<&State>, after: &State) -> Option<Ra
     };
     let no_time = None;
     Some(Raw::new(what, subject, detail, no_time))
+}
+
+/// Returns the kinds of the events that create, change and remove an object; `None` for objects that no history
+/// contains.
+fn kinds_of_events(key: &Key) -> Option<[EventKind; 3]> {
+    use EventKind::*;
+    match key {
+        Key::Block(_) => Some([BlockClaimed, Known, BlockReleased]),
+        Key::Affinity(_) => Some([AffinityChanged, AffinityChanged, AffinityGone]),
+        Key::Handle(_) => Some([HandleChanged, HandleChanged, HandleGone]),
+        Key::Endpoint { .. } => Some([EndpointCreated, EndpointChanged, EndpointGone]),
+        Key::Pod { .. } => Some([PodCreated, PodChanged, PodGone]),
+        _ => None,
+    }
 }

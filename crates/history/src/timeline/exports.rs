@@ -103,15 +103,13 @@ impl<'a> ExportReader<'a> {
         let mut new_states = states(snapshot, self.about);
         for source in covered {
             let since = self.read.insert(source, order.taken_at);
-            let keys: BTreeSet<Key> = self
-                .states
-                .keys()
-                .chain(new_states.keys())
+            let all_keys = self.states.keys().chain(new_states.keys());
+            let keys_of_source: BTreeSet<Key> = all_keys
                 .filter(|key| source_of(key) == Some(source))
                 .cloned()
                 .collect();
 
-            for key in keys {
+            for key in keys_of_source {
                 let before = self.states.remove(&key).unwrap_or(State::Absent);
                 let after = new_states.remove(&key).unwrap_or(State::Absent);
                 let last = since.map(|since| LastState {
@@ -145,19 +143,8 @@ impl<'a> ExportReader<'a> {
         let mut changes = events_between(key, before, after, self.about);
         changes.retain(|raw| concerns(&raw.event, [before, Some(after)], self.about));
 
-        let mut events = Vec::with_capacity(changes.len());
         let Some(LastState { since, .. }) = last else {
-            for raw in changes {
-                events.push(Event {
-                    origin: Origin::Archive,
-                    time: When {
-                        before: Some(now),
-                        ..When::default()
-                    },
-                    ..raw.event
-                });
-            }
-            return events;
+            return changes.into_iter().map(|raw| first_event(raw, now)).collect();
         };
 
         let mut assigned: Vec<(Subject, Option<Recorded>)> = Vec::new();
@@ -166,6 +153,7 @@ impl<'a> ExportReader<'a> {
                 assigned.push((raw.event.subject.clone(), raw.recorded));
             }
         }
+        let mut events = Vec::with_capacity(changes.len());
         for raw in changes {
             events.push(self.between_exports(raw, since, now, &assigned));
         }
@@ -223,21 +211,20 @@ impl<'a> ExportReader<'a> {
     /// Returns the namespace and name of each pod to read: for an address or a handle, the pods in its records; for a
     /// pod, that pod; for a block or a node, none.
     pub fn pods(&self) -> BTreeSet<(String, String)> {
-        let split = |pod: &str| {
-            let (namespace, name) = pod.split_once('/')?;
-            Some((namespace.to_owned(), name.to_owned()))
-        };
-        let mut pods = BTreeSet::new();
         match self.about {
-            HistorySubject::Block(_) | HistorySubject::Node(_) => {}
-            HistorySubject::Pod(pod) => pods.extend(split(pod)),
-            HistorySubject::Address(_) | HistorySubject::Handle(_) => {
-                for (_, event) in &self.events {
-                    for holder in event.before.iter().chain(&event.after) {
-                        if holder.kind == "pod" {
-                            pods.extend(split(&holder.allocated_to));
-                        }
-                    }
+            HistorySubject::Block(_) | HistorySubject::Node(_) => BTreeSet::new(),
+            HistorySubject::Pod(pod) => split_pod(pod).into_iter().collect(),
+            HistorySubject::Address(_) | HistorySubject::Handle(_) => self.pods_in_events(),
+        }
+    }
+
+    /// Returns the namespace and name of each pod that held an address before or after an event.
+    fn pods_in_events(&self) -> BTreeSet<(String, String)> {
+        let mut pods = BTreeSet::new();
+        for (_, event) in &self.events {
+            for holder in event.before.iter().chain(&event.after) {
+                if holder.kind == "pod" {
+                    pods.extend(split_pod(&holder.allocated_to));
                 }
             }
         }
@@ -263,6 +250,24 @@ impl<'a> ExportReader<'a> {
         mark_reused(&mut events);
         events
     }
+}
+
+/// Returns an event for the first known state of an object, which may have had this state for a long time.
+fn first_event(raw: Raw, now: Timestamp) -> Event {
+    Event {
+        origin: Origin::Archive,
+        time: When {
+            before: Some(now),
+            ..When::default()
+        },
+        ..raw.event
+    }
+}
+
+/// Splits `namespace/name`.
+fn split_pod(pod: &str) -> Option<(String, String)> {
+    let (namespace, name) = pod.split_once('/')?;
+    Some((namespace.to_owned(), name.to_owned()))
 }
 
 impl Write {

@@ -50,10 +50,10 @@ pub fn timeline(kept: &Kept, journaled: &[JournaledWrite], about: &HistorySubjec
         anchors: vec![end],
     };
     for version in &kept.base {
-        reader.take_version(version, Place::First);
+        reader.add_version(version, Place::First);
     }
     for version in &kept.changes {
-        reader.take_version(version, Place::Later);
+        reader.add_version(version, Place::Later);
     }
     for (revision, raw) in events_of_journals(kept, journaled, about) {
         let is_relevant = true;
@@ -98,7 +98,7 @@ enum Place {
 
 impl Reader<'_> {
     /// Adds the events between the last state of an object and this version.
-    fn take_version(&mut self, version: &Version, place: Place) {
+    fn add_version(&mut self, version: &Version, place: Place) {
         let Ok(Some(key)) = Key::parse(&version.path) else {
             return;
         };
@@ -116,16 +116,13 @@ impl Reader<'_> {
             Place::Later => Some(last.map_or(State::Absent, |(_, state)| state)),
         };
 
-        // Blocks are empty when Calico claims them. A new block that already contains allocations was restored, rebuilt
-        // or moved from elsewhere.
-        let is_restored =
-            before == Some(State::Absent) && after.block().is_some_and(|block| block.allocated() > 0);
+        // A run may have restored an earlier record.
+        let may_be_copied = run.is_some() || is_restored_block(before.as_ref(), &after);
         for mut raw in events_between(&key, before.as_ref(), &after, self.about) {
             if raw.event.what == EventKind::EndpointCreated {
                 raw.recorded = created.map(Recorded::Time);
             }
-            // A run may have restored an earlier record.
-            if run.is_some() || is_restored {
+            if may_be_copied {
                 raw.recorded = raw.recorded.map(Recorded::copied);
             }
             raw.event.revision = Some(revision);
@@ -158,10 +155,12 @@ impl Reader<'_> {
     /// Adds the known times of an event, and the event itself if `is_relevant`.
     fn add_event(&mut self, revision: i64, raw: Raw, is_relevant: bool) {
         if let Some(Recorded::Time(time) | Recorded::Copied(time)) = raw.recorded {
+            // The time of a copied record is that of an earlier write.
+            let is_of_write = matches!(raw.recorded, Some(Recorded::Time(_)));
             self.anchors.push(Anchor {
                 revision,
                 time,
-                is_of_write: matches!(raw.recorded, Some(Recorded::Time(_))),
+                is_of_write,
             });
         }
         if let Some(run) = &raw.event.by
@@ -178,6 +177,12 @@ impl Reader<'_> {
             self.events.push((revision, raw));
         }
     }
+}
+
+/// Returns true if a new block already contains allocations. It was restored, rebuilt or moved from elsewhere, since
+/// blocks are empty when Calico claims them.
+fn is_restored_block(before: Option<&State>, after: &State) -> bool {
+    before == Some(&State::Absent) && after.block().is_some_and(|block| block.allocated() > 0)
 }
 
 /// Returns the events that are only in journals, because etcd no longer has their revisions.

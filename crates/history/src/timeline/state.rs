@@ -105,10 +105,8 @@ impl HistorySubject {
             Key::Handle(id) => matches!(self, Self::Handle(subject) if clean_id(subject) == clean_id(id)),
             Key::Endpoint { namespace, name } => {
                 let endpoint = EndpointName::parse(name);
-                self.has_workload(
-                    namespace,
-                    endpoint.as_ref().map(|endpoint| endpoint.workload.as_str()),
-                )
+                let pod = endpoint.as_ref().map(|endpoint| endpoint.workload.as_str());
+                self.has_workload(namespace, pod)
             }
             Key::Pod { namespace, name } => self.has_workload(namespace, Some(name)),
             _ => false,
@@ -163,8 +161,10 @@ pub(crate) fn states(snapshot: Snapshot, about: &HistorySubject) -> BTreeMap<Key
     add_records(&snapshot, &mut states);
     add_users(&snapshot, &mut states);
     for stored in snapshot.blocks.into_iter().map(|block| block.value) {
+        if stored.content.is_deleted() {
+            continue;
+        }
         let state = match stored.content {
-            content if content.is_deleted() => continue,
             BlockContent::Sound(block) => State::Block(block),
             BlockContent::Corrupt(block) => State::Hidden(joined(&block.problems, "; ")),
         };

@@ -67,23 +67,22 @@ fn deleted_pool(object: &UndoObject) -> Option<IpNet> {
     Some(Pool::parse(name, left).ok()?.value.cidr)
 }
 
-/// Refuses to delete a pool if a block or affinity would be in no pool afterwards. `pools` are the pools after the
-/// undo.
-fn stranded(step: &UndoStep, pools: &[IpNet], existing: &[(Key, IpNet)]) -> Option<String> {
+/// Refuses to delete a pool if a block or affinity in it would be in none of the `remaining` pools, which are those
+/// after the undo.
+fn deletion_conflict(step: &UndoStep, remaining: &[IpNet], existing: &[(Key, IpNet)]) -> Option<String> {
     for object in &step.objects {
         let Some(deleted) = deleted_pool(object) else {
             continue;
         };
         for (key, cidr) in existing {
-            let is_pool = matches!(key, Key::Pool(_));
-            if is_pool || !deleted.contains(cidr) || pools.iter().any(|pool| pool.contains(cidr)) {
-                continue;
+            let loses_pool = !matches!(key, Key::Pool(_)) && deleted.contains(cidr);
+            if loses_pool && !remaining.iter().any(|pool| pool.contains(cidr)) {
+                return Some(format!(
+                    "{} would be deleted, but {} is in it",
+                    object.key.named(),
+                    key.named()
+                ));
             }
-            return Some(format!(
-                "{} would be deleted, but {} is in it",
-                object.key.named(),
-                key.named()
-            ));
         }
     }
     None
@@ -91,22 +90,31 @@ fn stranded(step: &UndoStep, pools: &[IpNet], existing: &[(Key, IpNet)]) -> Opti
 
 /// Refuses to create a block or affinity again in a pool that is newer than the run and has blocks of another size.
 /// Otherwise, nodes would have overlapping blocks of both sizes.
-fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
-    // An object that is not created again needs no check.
+fn block_size_conflict(step: &UndoStep, newer_pools: &[&Pool]) -> Option<String> {
+    for object in &step.objects {
+        let Some(cidr) = recreated_block(object) else {
+            continue;
+        };
+        let has_other_size = |pool: &Pool| overlap(pool.cidr, cidr) && pool.block_size != cidr.prefix_len();
+        if let Some(pool) = newer_pools.iter().find(|pool| has_other_size(pool)) {
+            let Pool { name, block_size, .. } = pool;
+            return Some(format!(
+                "{} would be in the pool {name}, which is newer and has blocks of /{block_size}",
+                object.key.named()
+            ));
+        }
+    }
+    None
+}
+
+/// Returns the CIDR of a block or affinity that the undo creates again.
+fn recreated_block(object: &UndoObject) -> Option<IpNet> {
     Footprint::recreated(object)?;
-    let cidr = match &object.key {
-        Key::Block(cidr) => *cidr,
-        Key::Affinity(key) => key.cidr,
-        _ => return None,
-    };
-    let pool = newer
-        .iter()
-        .find(|pool| overlap(pool.cidr, cidr) && pool.block_size != cidr.prefix_len())?;
-    let Pool { name, block_size, .. } = pool;
-    Some(format!(
-        "{} would be in the pool {name}, which is newer and has blocks of /{block_size}",
-        object.key.named()
-    ))
+    match &object.key {
+        Key::Block(cidr) => Some(*cidr),
+        Key::Affinity(key) => Some(key.cidr),
+        _ => None,
+    }
 }
 
 /// Returns, for each step, the reason to refuse it, if there is one: another object is in its way, or it deletes the
@@ -117,56 +125,55 @@ pub(super) async fn refusals(
     began: Option<Timestamp>,
 ) -> Result<Vec<Option<String>>> {
     let existing = existing(datastore, steps).await?;
-    let newer_pools = pools_created_since(&existing.pools, began);
-
-    let all_objects = || steps.iter().flat_map(|step| &step.objects);
-    let own: BTreeSet<&Key> = all_objects().map(|object| &object.key).collect();
+    let newer_pools = newer_pools(&existing.pools, began);
+    let remaining_pools = pools_after(steps, &existing.ranges);
+    let written: BTreeSet<&Key> = all_objects(steps).map(|object| &object.key).collect();
     let others: Vec<&(Key, IpNet)> = existing
         .ranges
         .iter()
-        .filter(|(key, _)| !own.contains(key))
+        .filter(|(key, _)| !written.contains(key))
         .collect();
-    let pools = pools_after(all_objects(), &existing.ranges);
 
     let mut refusals = Vec::with_capacity(steps.len());
     for step in steps {
-        let reason = created_since_run(step, &others)
-            .or_else(|| stranded(step, &pools, &existing.ranges))
-            .or_else(|| {
-                let mut objects = step.objects.iter();
-                objects.find_map(|object| of_another_size(object, &newer_pools))
-            })
-            .or_else(|| overlapping(step, &others));
-        refusals.push(reason);
+        let refusal = created_conflict(step, &others)
+            .or_else(|| deletion_conflict(step, &remaining_pools, &existing.ranges))
+            .or_else(|| block_size_conflict(step, &newer_pools))
+            .or_else(|| overlap_conflict(step, &others));
+        refusals.push(refusal);
     }
     Ok(refusals)
 }
 
-/// Returns the reason to refuse a step, if an object exists that it needs to be absent.
-fn created_since_run(step: &UndoStep, others: &[&(Key, IpNet)]) -> Option<String> {
-    let (key, _) = others.iter().find(|(key, _)| step.absent.contains(key))?;
-    Some(format!("{} was created since the run", key.named()))
+/// Returns the objects that the steps restore.
+fn all_objects(steps: &[UndoStep]) -> impl Iterator<Item = &UndoObject> {
+    steps.iter().flat_map(|step| &step.objects)
 }
 
-/// Returns the pools that can be newer than the beginning of the run, whose clock may differ from the server's.
-fn pools_created_since(pools: &[Pool], began: Option<Timestamp>) -> Vec<&Pool> {
-    let mut newer = Vec::new();
-    for pool in pools {
-        if let (Some(created), Some(began)) = (pool.created, began)
-            // A creation time has whole seconds.
-            && began.as_second() - created.as_second() <= CLOCK_SKEW.as_secs()
-        {
-            newer.push(pool);
-        }
-    }
-    newer
+/// Returns the pools that may be newer than a run that began at a time; none if that time is unknown.
+fn newer_pools(pools: &[Pool], began: Option<Timestamp>) -> Vec<&Pool> {
+    let Some(began) = began else {
+        return Vec::new();
+    };
+    // Whole seconds, since a creation time has no fraction. The two times are from different clocks.
+    let may_be_newer = |created: Timestamp| began.as_second() - created.as_second() <= CLOCK_SKEW.as_secs();
+    pools
+        .iter()
+        .filter(|pool| pool.created.is_some_and(may_be_newer))
+        .collect()
+}
+
+/// Refuses a step if an object that had to be absent for the repair exists now.
+fn created_conflict(step: &UndoStep, others: &[&(Key, IpNet)]) -> Option<String> {
+    let (created, _) = others.iter().find(|(key, _)| step.absent.contains(key))?;
+    Some(format!("{} was created since the run", created.named()))
 }
 
 /// Returns the CIDRs of the pools after the undo.
-fn pools_after<'o>(objects: impl Iterator<Item = &'o UndoObject>, existing: &[(Key, IpNet)]) -> Vec<IpNet> {
+fn pools_after(steps: &[UndoStep], existing: &[(Key, IpNet)]) -> Vec<IpNet> {
     let mut pools = Vec::new();
     let mut deleted: BTreeSet<&Key> = BTreeSet::new();
-    for object in objects {
+    for object in all_objects(steps) {
         if let Some(Footprint::Pool(cidr)) = Footprint::recreated(object) {
             pools.push(cidr);
         }
@@ -183,7 +190,7 @@ fn pools_after<'o>(objects: impl Iterator<Item = &'o UndoObject>, existing: &[(K
 }
 
 /// Refuses to create an object again that would overlap an object that the undo does not write.
-fn overlapping(step: &UndoStep, others: &[&(Key, IpNet)]) -> Option<String> {
+fn overlap_conflict(step: &UndoStep, others: &[&(Key, IpNet)]) -> Option<String> {
     for object in &step.objects {
         let Some(footprint) = Footprint::recreated(object) else {
             continue;
@@ -204,61 +211,60 @@ struct Existing {
     pools: Vec<Pool>,
 }
 
-/// Reads pools, blocks and affinities if they can conflict with the undo. Blocks are read only if a pool is deleted, a
-/// block has to be absent, or a footprint's block is missing: a block that exists overlaps no other block.
+/// Reads pools, blocks and affinities if they can conflict with the undo.
 async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<Existing> {
-    let sources = sources_of_conflicts(datastore, steps).await?;
+    let sources = conflicting_sources(datastore, steps).await?;
     if sources.is_empty() {
         return Ok(Existing::default());
     }
-    let snapshot = datastore
-        .observe_extent(&Extent::Sources(sources), &calipam_files::quiet())
-        .await?;
-    Ok(Existing::of(&snapshot))
+    let extent = Extent::Sources(sources);
+    let snapshot = datastore.observe_extent(&extent, &calipam_files::quiet()).await?;
+    Ok(existing_ranges(&snapshot))
 }
 
-/// Returns the kinds of objects that can conflict with the undo; none for most undos.
-async fn sources_of_conflicts(datastore: &Datastore, steps: &[UndoStep]) -> Result<BTreeSet<Source>> {
-    let objects = || steps.iter().flat_map(|step| &step.objects);
-    let mut sources = BTreeSet::new();
-    let recreates_pool =
-        objects().any(|object| matches!(Footprint::recreated(object), Some(Footprint::Pool(_))));
-    if recreates_pool {
-        sources.insert(Source::Pools);
+/// Returns the sources of objects that can conflict with the undo. Blocks are needed only if a pool is deleted, a block
+/// has to be absent, or a footprint's block is missing: a block that exists overlaps no other block.
+async fn conflicting_sources(datastore: &Datastore, steps: &[UndoStep]) -> Result<BTreeSet<Source>> {
+    let deletes_pool = all_objects(steps).any(|object| deleted_pool(object).is_some());
+    let needs_absence = steps.iter().any(|step| !step.absent.is_empty());
+    if deletes_pool || is_block_missing(datastore, steps).await? || needs_absence {
+        return Ok(BTreeSet::from([
+            Source::Blocks,
+            Source::Affinities,
+            Source::Pools,
+        ]));
     }
 
-    let deletes_pool = objects().any(|object| deleted_pool(object).is_some());
-    let needs_absent = steps.iter().any(|step| !step.absent.is_empty());
-    if deletes_pool || needs_absent || is_block_missing(datastore, steps).await? {
-        sources.extend([Source::Blocks, Source::Affinities, Source::Pools]);
+    let creates_pool =
+        all_objects(steps).any(|object| matches!(Footprint::recreated(object), Some(Footprint::Pool(_))));
+    if creates_pool {
+        return Ok(BTreeSet::from([Source::Pools]));
     }
-    Ok(sources)
+    Ok(BTreeSet::new())
 }
 
-impl Existing {
-    /// Collects the pools of a snapshot, and the ranges of its pools, blocks and affinities.
-    fn of(snapshot: &Snapshot) -> Self {
-        let mut existing = Self::default();
-        for pool in snapshot.pools.iter().map(|stored| &stored.value) {
-            existing.ranges.push((Key::Pool(pool.name.clone()), pool.cidr));
-            existing.pools.push(pool.clone());
-        }
-        for block in snapshot.blocks.iter().map(|stored| &stored.value) {
-            if !block.content.is_deleted() {
-                existing.ranges.push((Key::Block(block.key), block.key));
-            }
-        }
-        for cidr in snapshot.hidden_blocks() {
-            existing.ranges.push((Key::Block(cidr), cidr));
-        }
-        for affinity in snapshot.affinities.iter().map(|stored| &stored.value) {
-            if !affinity.deleted {
-                let key = affinity.key.clone();
-                existing.ranges.push((Key::Affinity(key), affinity.key.cidr));
-            }
-        }
-        existing
+/// Collects the pools, blocks and affinities of a snapshot, without those that are marked deleted.
+fn existing_ranges(snapshot: &Snapshot) -> Existing {
+    let mut existing = Existing::default();
+    for pool in snapshot.pools.iter().map(|stored| &stored.value) {
+        existing.ranges.push((Key::Pool(pool.name.clone()), pool.cidr));
+        existing.pools.push(pool.clone());
     }
+    for block in snapshot.blocks.iter().map(|stored| &stored.value) {
+        if !block.content.is_deleted() {
+            existing.ranges.push((Key::Block(block.key), block.key));
+        }
+    }
+    for cidr in snapshot.hidden_blocks() {
+        existing.ranges.push((Key::Block(cidr), cidr));
+    }
+    for affinity in snapshot.affinities.iter().map(|stored| &stored.value) {
+        if !affinity.deleted {
+            let key = affinity.key.clone();
+            existing.ranges.push((Key::Affinity(key), affinity.key.cidr));
+        }
+    }
+    existing
 }
 
 /// True if one of the blocks that the steps' footprints contain does not exist. Does not read the blocks that a step has

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use calipam_model::key::Key;
 
 use super::restored::is_restored;
-use super::{ObjectWrite, UndoPlan, is_marked, is_same_version, object_writes};
+use super::{LeftVersion, ObjectWrite, UndoObject, UndoPlan, is_marked, is_same_version, object_writes};
 use crate::journal::Recorded;
 
 impl UndoPlan {
@@ -25,15 +25,7 @@ impl UndoPlan {
             let Some(writes) = writes_by_key.get(&object.key) else {
                 continue;
             };
-            let mut now = object.left.as_ref();
-            for write in writes {
-                // After a version that is only a deletion mark, the next write creates the object again.
-                let present = now.filter(|version| version.value.is_some());
-                if is_same_version(&object.key, present, write.found.as_ref()) {
-                    now = write.left.as_ref();
-                }
-            }
-
+            let now = version_after(object, writes);
             let value_now = now.and_then(|version| version.value.as_ref());
             let value_left = object.left.as_ref().and_then(|version| version.value.as_ref());
             if is_restored(&object.key, value_now, value_left) {
@@ -42,6 +34,20 @@ impl UndoPlan {
         }
         self
     }
+}
+
+/// Returns the version of an object after later writes; `None` if they deleted it. Ignores writes that found another
+/// version than the previous one had left.
+fn version_after<'a>(object: &'a UndoObject, writes: &'a [ObjectWrite]) -> Option<&'a LeftVersion> {
+    let mut now = object.left.as_ref();
+    for write in writes {
+        // After a version that is only a deletion mark, the next write creates the object again.
+        let present = now.filter(|version| version.value.is_some());
+        if is_same_version(&object.key, present, write.found.as_ref()) {
+            now = write.left.as_ref();
+        }
+    }
+    now
 }
 
 /// Returns the writes that a run is known to have made, in their order. Leaves out intents with keys that calipam never

@@ -108,24 +108,26 @@ impl UndoObject {
         }
     }
 
-    /// Returns the phase in which the object is written if the step does not fit into one write. As in Calico, claims
-    /// come before the block, and releases after it (facts 3.14).
-    fn phase(&self) -> u8 {
+    /// Returns the phase in which the object is written if the step does not fit into one write.
+    fn phase(&self) -> Phase {
+        let before = self.before.as_ref();
         let left = self.left.as_ref().and_then(|left| left.value.as_ref());
-        match &self.key {
-            Key::Block(_) => 1,
-            Key::Handle(id) => {
-                let before = self.before.as_ref();
-                if addresses_of_handle(id, before) > addresses_of_handle(id, left) {
-                    0
-                } else {
-                    2
-                }
-            }
-            _ if self.before.is_some() && left.is_none() => 0,
-            _ => 2,
-        }
+        let is_claim = match &self.key {
+            Key::Block(_) => return Phase::Blocks,
+            Key::Handle(id) => addresses_of_handle(id, before) > addresses_of_handle(id, left),
+            _ => before.is_some() && left.is_none(),
+        };
+        if is_claim { Phase::Claims } else { Phase::Releases }
     }
+}
+
+/// The order of the writes of a step. As in Calico, claims come before the block, and releases after it, so that a block
+/// never has an address without its handle or affinity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Claims,
+    Blocks,
+    Releases,
 }
 
 /// Returns the number of addresses that a handle's value counts; 0 if the handle does not exist or is marked deleted.
@@ -148,6 +150,33 @@ struct NetChange {
     object: UndoObject,
     /// True if another client changed the object between two writes of the run.
     is_broken: bool,
+}
+
+/// The objects of the writes that a killed run sent and that may still arrive.
+#[derive(Default)]
+struct LateWrites {
+    /// One object of each write that changes or deletes an object.
+    fences: Vec<UndoObject>,
+    /// The objects of the writes that only create objects.
+    created: Vec<UndoObject>,
+}
+
+impl LateWrites {
+    /// Picks the objects from those of each write that is awaited. `nets` are the objects that the run has changed.
+    fn of(awaited: Vec<Vec<UndoObject>>, nets: &BTreeMap<Key, NetChange>) -> Self {
+        let mut late = Self::default();
+        for objects in awaited {
+            // A late write fails if one of its objects has another version, also one that the undo restores.
+            if objects.iter().any(|object| nets.contains_key(&object.key)) {
+                continue;
+            }
+            match objects.iter().find(|object| object.left.is_some()) {
+                Some(fence) => late.fences.push(fence.clone()),
+                None => late.created.extend(objects),
+            }
+        }
+        late
+    }
 }
 
 impl UndoPlan {
@@ -208,39 +237,34 @@ impl UndoPlan {
 
     /// Adds the step that undoes a unit, or the reason why it is not undone.
     fn add(&mut self, unit: UndoUnit, nets: &BTreeMap<Key, NetChange>) {
-        let mut fences = Vec::new();
-        let mut created = Vec::new();
-        for intent in unit.awaited {
-            // A late write fails if one of its objects has another version, also one that the undo restores.
-            if intent.iter().any(|object| nets.contains_key(&object.key)) {
-                continue;
-            }
-            match intent.iter().find(|object| object.left.is_some()) {
-                Some(fence) => fences.push(fence.clone()),
-                None => created.extend(intent),
-            }
-        }
-        self.late.extend(created.iter().map(|object| object.key.clone()));
+        let late = LateWrites::of(unit.awaited, nets);
+        self.late
+            .extend(late.created.iter().map(|object| object.key.clone()));
 
         let changes: Vec<&NetChange> = unit.keys.iter().filter_map(|key| nets.get(key)).collect();
-        let has_nothing_to_undo = changes.is_empty() && fences.is_empty();
-        if has_nothing_to_undo && unit.is_known {
-            return;
-        }
-        let is_broken = changes.iter().any(|change| change.is_broken);
-        if is_broken || !unit.is_known {
-            let reason = if unit.is_known { BROKEN } else { UNRESOLVED };
+        let refusal = if !unit.is_known {
+            Some(UNRESOLVED)
+        } else if changes.iter().any(|change| change.is_broken) {
+            Some(BROKEN)
+        } else {
+            None
+        };
+        if let Some(reason) = refusal {
             self.skipped.push(NotUndone {
                 keys: unit.keys.into_iter().collect(),
                 reason: reason.into(),
             });
             return;
         }
+
+        if changes.is_empty() && late.fences.is_empty() {
+            return;
+        }
         self.steps.push(UndoStep {
             reason: unit.reason,
             objects: changes.into_iter().map(|change| change.object.clone()).collect(),
-            fences,
-            awaited: created,
+            fences: late.fences,
+            awaited: late.created,
             arrived: unit.arrived,
             absent: unit.absent,
             found: Arc::default(),
@@ -338,12 +362,13 @@ fn object_writes(intent: &Intent, revisions: &[Option<String>], is_marked: bool)
     let mut writes = Vec::new();
     for (change, revision) in intent.changes.iter().zip(revisions) {
         let before = change.before.as_ref().map(LeftVersion::of);
+        let leaves_object = change.after.is_some() || is_marked;
         let left = match revision {
-            Some(revision) if change.after.is_some() || is_marked => Some(LeftVersion {
+            Some(revision) if leaves_object => Some(LeftVersion {
                 revision: revision.clone(),
                 value: change.after.as_ref().and_then(Value::bytes),
             }),
-            _ => None,
+            Some(_) | None => None,
         };
         writes.push(ObjectWrite {
             key: key_of(&change.key)?,
@@ -406,40 +431,56 @@ struct UndoUnit {
 
 /// Merges units that come from the same step of the run or have an object in common.
 fn join(units: Vec<UndoUnit>) -> Vec<UndoUnit> {
-    // A unit that was merged into another one leaves `None` in its place, so that the others keep theirs.
-    let mut joined: Vec<Option<UndoUnit>> = Vec::new();
-    let mut place_of_key: BTreeMap<Key, usize> = BTreeMap::new();
-    let mut place_of_step: BTreeMap<usize, usize> = BTreeMap::new();
-    for mut unit in units {
-        let by_key = unit.keys.iter().filter_map(|key| place_of_key.get(key));
-        let by_step = unit.steps.iter().filter_map(|step| place_of_step.get(step));
-        let related_places: BTreeSet<usize> = by_key.chain(by_step).copied().collect();
+    let mut joined = JoinedUnits::default();
+    for unit in units {
+        joined.add(unit);
+    }
+    joined.units.into_iter().flatten().collect()
+}
 
+/// Units without a step or an object in common.
+#[derive(Default)]
+struct JoinedUnits {
+    /// A unit that was merged into another one leaves `None` in its place, so that the others keep theirs.
+    units: Vec<Option<UndoUnit>>,
+    place_of_key: BTreeMap<Key, usize>,
+    place_of_step: BTreeMap<usize, usize>,
+}
+
+impl JoinedUnits {
+    /// Adds a unit, merged with all units that have a step or an object in common with it.
+    fn add(&mut self, mut unit: UndoUnit) {
         // The smaller units are merged into the largest, so that joining many intents of one step stays fast.
-        let number_of_keys = |place: &usize| joined[*place].as_ref().map(|unit| unit.keys.len());
+        let number_of_keys = |place: &usize| self.units[*place].as_ref().map(|unit| unit.keys.len());
+        let related_places = self.related_places(&unit);
         let largest = related_places.iter().copied().max_by_key(number_of_keys);
-        let place = largest.unwrap_or(joined.len());
+        let place = largest.unwrap_or(self.units.len());
         for related in related_places {
             if related != place
-                && let Some(mut smaller) = joined[related].take()
+                && let Some(mut smaller) = self.units[related].take()
             {
                 unit.merge(&mut smaller);
             }
         }
 
         for key in &unit.keys {
-            place_of_key.insert(key.clone(), place);
+            self.place_of_key.insert(key.clone(), place);
         }
         for step in &unit.steps {
-            place_of_step.insert(*step, place);
+            self.place_of_step.insert(*step, place);
         }
-        match joined.get_mut(place) {
+        match self.units.get_mut(place) {
             Some(Some(existing)) => existing.merge(&mut unit),
-            _ => joined.push(Some(unit)),
+            _ => self.units.push(Some(unit)),
         }
     }
 
-    joined.into_iter().flatten().collect()
+    /// Returns the places of the units that have a step or an object in common with a new unit.
+    fn related_places(&self, unit: &UndoUnit) -> BTreeSet<usize> {
+        let by_key = unit.keys.iter().filter_map(|key| self.place_of_key.get(key));
+        let by_step = unit.steps.iter().filter_map(|step| self.place_of_step.get(step));
+        by_key.chain(by_step).copied().collect()
+    }
 }
 
 impl UndoUnit {
@@ -496,6 +537,7 @@ fn groups(steps: Vec<UndoStep>, refusals: Vec<Option<String>>, limits: Limits) -
     for (index, (mut step, refusal)) in steps.into_iter().zip(refusals).enumerate() {
         step.objects.sort_by_key(UndoObject::phase);
         let step = Arc::new(step);
+        // The write of a task also has a condition for each awaited object.
         let room = limits.conditions.saturating_sub(step.awaited.len());
         let most = limits.changes.min(room).max(1);
 

@@ -59,9 +59,9 @@ impl Fence {
         let (Some(expected), Some(now)) = (&object.left, now) else {
             return Self::Passed;
         };
-        match &expected.value {
-            Some(value) if same_value(value, &now.raw) => {}
-            _ => return Self::Passed,
+        let expected_value = expected.value.as_ref();
+        if !expected_value.is_some_and(|value| same_value(value, &now.raw)) {
+            return Self::Passed;
         }
         if expected.revision == now.revision.to_string() {
             Self::Open
@@ -74,23 +74,26 @@ impl Fence {
 /// Returns the reason to refuse objects that are undone together: another client has changed one of them since the run.
 /// The run may have written the `arrived` objects after an earlier undo.
 pub(super) fn why_refused(found: &[(&UndoObject, State)], arrived: &BTreeSet<Key>) -> Option<String> {
-    // An earlier undo may have deleted an object that the run created. It undoes the phases in order: if an object of
-    // an earlier phase is not undone, another client has deleted it.
     let not_undone = found
         .iter()
         .filter(|(object, state)| *state == State::AsLeft && !arrived.contains(&object.key));
     let first_phase = not_undone.map(|(object, _)| object.phase()).min();
-    let is_deleted_by_others = |object: &UndoObject| {
-        let has_value = object.left.as_ref().is_some_and(|left| left.value.is_some());
-        let was_created = object.before.is_none() && has_value;
-        was_created && first_phase.is_some_and(|phase| phase < object.phase())
-    };
+    // An earlier undo may have deleted an object that the run created. It undoes the phases in order: if an object of
+    // an earlier phase is not undone, another client has deleted it.
+    let is_deleted_by_others =
+        |object: &UndoObject| was_created(object) && first_phase.is_some_and(|phase| phase < object.phase());
     let changed = found.iter().find(|(object, state)| match state {
         State::Changed => true,
         State::Undone => is_deleted_by_others(object),
         State::AsLeft => false,
     });
     changed.map(|(object, _)| format!("{} has changed since the run", object.key.named()))
+}
+
+/// Returns true if the run created the object.
+fn was_created(object: &UndoObject) -> bool {
+    let has_value = object.left.as_ref().is_some_and(|left| left.value.is_some());
+    object.before.is_none() && has_value
 }
 
 /// Explains that one of a step's `awaited` objects has changed: a late write of the run arrived, or another client
@@ -104,26 +107,25 @@ pub(super) fn changed_since_plan(object: &UndoObject) -> String {
 
 /// Returns true if the object is still as the run left it.
 fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
-    match (&object.left, now) {
-        (None, None) => true,
-        // The object was marked deleted, and has been deleted since.
-        (Some(left), None) => left.value.is_none(),
-        // An undo was killed between the two steps of a deletion. The new undo finishes it.
-        (_, Some(now)) if object.before.is_none() && now.is_deleted() => true,
-        (Some(left), Some(now)) => is_same(&object.key, left, now),
-        // The run left no object, so another client has created it.
-        (None, Some(_)) => false,
+    let Some(now) = now else {
+        // An object that the run only marked deleted has been deleted since.
+        return object.left.as_ref().is_none_or(|left| left.value.is_none());
+    };
+    // An undo was killed between the two steps of a deletion. The new undo finishes it.
+    if object.before.is_none() && now.is_deleted() {
+        return true;
     }
-}
+    let Some(left) = &object.left else {
+        // The run left no object, so another client has created it.
+        return false;
+    };
 
-/// Returns true if an object has the value that a write left, and, unless only its value counts, also the version.
-fn is_same(key: &Key, left: &LeftVersion, now: &Stored) -> bool {
     let has_same_value = match &left.value {
         Some(value) => same_value(value, &now.raw),
         None => now.is_deleted(),
     };
-    let has_same_version = left.revision == now.revision.to_string() || compared_by_value(key.clone());
-    has_same_value && has_same_version
+    let is_same_version = left.revision == now.revision.to_string() || compared_by_value(object.key.clone());
+    has_same_value && is_same_version
 }
 
 impl UndoStep {

@@ -9,7 +9,7 @@ use calipam_model::writable::Object;
 use crate::journal::{compared_by_value, same_value};
 
 /// Returns the value that restores `before`. A sound block gets new sequence numbers, so that clients that have read
-/// the old numbers notice a change (facts 3.2). Any other object is restored byte by byte.
+/// the old numbers notice a change. Any other object is restored byte by byte.
 pub(super) fn restored(key: &Key, now: Option<&Stored>, before: &Bytes) -> Bytes {
     let Some(mut block) = sound(key, before) else {
         return before.clone();

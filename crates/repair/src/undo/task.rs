@@ -34,7 +34,7 @@ pub(super) struct UndoTask {
 
 impl UndoTask {
     /// The objects that this task writes.
-    fn own(&self) -> &[UndoObject] {
+    fn written_objects(&self) -> &[UndoObject] {
         match self.part {
             Part::Fences => &self.step.fences[self.range.clone()],
             Part::Objects => &self.step.objects[self.range.clone()],
@@ -48,7 +48,7 @@ impl UndoTask {
             return &self.step.objects;
         }
         match self.part {
-            Part::Objects => self.own(),
+            Part::Objects => self.written_objects(),
             Part::Fences => &[],
         }
     }
@@ -97,7 +97,7 @@ impl UndoTask {
     /// Returns the changes that close the task's fences: the objects are written again as they are.
     fn close_fences(&self, objects: &Objects) -> Vec<Change> {
         let mut changes = Vec::new();
-        for fence in self.own() {
+        for fence in self.written_objects() {
             if let Some(Some(stored)) = objects.get(&fence.key)
                 && Fence::of(fence, Some(stored)) == Fence::Open
             {
@@ -125,6 +125,14 @@ fn restore(found: &[(&UndoObject, State)], objects: &Objects) -> Vec<Change> {
     changes
 }
 
+/// Returns the precondition that an object stays as it was read, or absent.
+fn unchanged(now: Option<&Stored>) -> Precondition {
+    match now {
+        Some(stored) => Precondition::At(stored.revision.clone()),
+        None => Precondition::Absent,
+    }
+}
+
 impl Task for UndoTask {
     fn reads(&self) -> Vec<Key> {
         let step = &*self.step;
@@ -141,7 +149,10 @@ impl Task for UndoTask {
     }
 
     fn writes(&self) -> Vec<Key> {
-        self.own().iter().map(|object| object.key.clone()).collect()
+        self.written_objects()
+            .iter()
+            .map(|object| object.key.clone())
+            .collect()
     }
 
     /// Decides on the write: the objects as they were before the run, if nothing has changed since.
@@ -164,14 +175,11 @@ impl Task for UndoTask {
             return Decision::Already;
         }
 
-        let mut evidence = Vec::new();
-        for object in self.step.awaited.iter().take(self.evidence) {
-            let as_it_is = match now(object) {
-                Some(stored) => Precondition::At(stored.revision.clone()),
-                None => Precondition::Absent,
-            };
-            evidence.push((object.key.clone(), as_it_is));
-        }
-        Decision::Write(Batch { changes, evidence })
+        let awaited = self.step.awaited.iter().take(self.evidence);
+        let evidence = awaited.map(|object| (object.key.clone(), unchanged(now(object))));
+        Decision::Write(Batch {
+            changes,
+            evidence: evidence.collect(),
+        })
     }
 }

@@ -22,10 +22,13 @@ fn handle(left: Option<u8>, before: Option<u8>) -> UndoObject {
 #[test]
 fn a_handle_is_written_before_the_block_where_it_counts_more_again() {
     let phase = |left, before| handle(Some(left), Some(before)).phase();
-    assert_eq!([phase(1, 2), phase(2, 1), phase(2, 2)], [0, 2, 2]);
+    assert_eq!(
+        [phase(1, 2), phase(2, 1), phase(2, 2)],
+        [Phase::Claims, Phase::Releases, Phase::Releases]
+    );
     assert_eq!(
         [handle(None, Some(1)).phase(), handle(Some(1), None).phase()],
-        [0, 2]
+        [Phase::Claims, Phase::Releases]
     );
 }
 

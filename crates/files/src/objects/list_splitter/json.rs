@@ -85,22 +85,23 @@ impl JsonList {
     /// bytes read.
     fn read_envelope(&mut self, piece: &[u8]) -> Result<usize, DecodeError> {
         let mut used = 0;
-        while let Some(bracket) = self.next_bracket(&piece[used..]) {
-            let end = used + bracket;
+        while let Some(length) = self.next_bracket(&piece[used..]) {
+            let end = used + length;
             self.envelope.extend_from_slice(&piece[used..end]);
             used = end;
-            match piece[end - 1] {
-                b'[' if self.depth == 1 && ends_with_items(&self.envelope[..self.envelope.len() - 1]) => {
-                    self.position = Position::Between;
-                    return Ok(used);
-                }
-                b'{' | b'[' => self.depth += 1,
-                _ => {
-                    self.depth = self
-                        .depth
-                        .checked_sub(1)
-                        .ok_or("a closing bracket has no opening bracket")?;
-                }
+            let bracket = piece[end - 1];
+            let before_bracket = &self.envelope[..self.envelope.len() - 1];
+            if bracket == b'[' && self.depth == 1 && ends_with_items(before_bracket) {
+                self.position = Position::Between;
+                return Ok(used);
+            }
+            if matches!(bracket, b'{' | b'[') {
+                self.depth += 1;
+            } else {
+                self.depth = self
+                    .depth
+                    .checked_sub(1)
+                    .ok_or("a closing bracket has no opening bracket")?;
             }
         }
         self.envelope.extend_from_slice(&piece[used..]);

@@ -11,6 +11,10 @@ const MAGIC: &[u8] = b"k8s\0";
 const OBJECT: u32 = 2;
 /// Tag of that field, which is length-delimited.
 const RAW: u64 = (OBJECT as u64) << 3 | 2;
+/// Number of the list's field with its metadata.
+const METADATA: u64 = 1;
+/// Number of the list's field with an item.
+const ITEM: u64 = 2;
 /// Maximum bytes of one item; an API server accepts no object above a few megabytes.
 const MAX_FIELD: u64 = 64 << 20;
 
@@ -77,42 +81,59 @@ impl ProtobufList {
         let mut used = 0;
         loop {
             let rest = &bytes[used..];
-            match self.position {
-                Position::Start if rest.len() < MAGIC.len() => return Ok(used),
-                Position::Start if rest.starts_with(MAGIC) => {
-                    used += MAGIC.len();
-                    self.position = Position::Before;
+            if self.position == Position::Start {
+                if rest.len() < MAGIC.len() {
+                    return Ok(used);
                 }
-                Position::Start => return Err("it does not begin like Kubernetes protobuf".into()),
-                Position::List(0) => self.position = Position::After,
-                position => {
-                    if position == Position::Before
-                        && let Some((RAW, len, size)) = varints(rest)
-                    {
-                        used += size;
-                        self.position = Position::List(len);
-                        continue;
-                    }
-                    let Some((tag, content, size)) = next_field(rest)? else {
-                        return Ok(used);
-                    };
-                    if let Position::List(length) = position {
-                        let remaining = length
-                            .checked_sub(size as u64)
-                            .ok_or("an item is larger than its list")?;
-                        match tag >> 3 {
-                            1 => {
-                                self.meta = Some(list_meta(content).ok_or("its metadata cannot be decoded")?)
-                            }
-                            2 => on_item(content),
-                            _ => {}
-                        }
-                        self.position = Position::List(remaining);
-                    }
-                    used += size;
+                if !rest.starts_with(MAGIC) {
+                    return Err("it does not begin like Kubernetes protobuf".into());
                 }
+                used += MAGIC.len();
+                self.position = Position::Before;
+                continue;
             }
+            if self.position == Position::List(0) {
+                self.position = Position::After;
+                continue;
+            }
+            // The list is too large to be read as one field, so only its tag and length are read here.
+            if self.position == Position::Before
+                && let Some((RAW, length, size)) = varints(rest)
+            {
+                used += size;
+                self.position = Position::List(length);
+                continue;
+            }
+
+            let Some(field) = next_field(rest)? else {
+                return Ok(used);
+            };
+            if let Position::List(length) = self.position {
+                self.read_list_field(field, length, on_item)?;
+            }
+            let (_, _, size) = field;
+            used += size;
         }
+    }
+
+    /// Reads a field of the list, of which `length` bytes remain.
+    fn read_list_field(
+        &mut self,
+        field: Field<'_>,
+        length: u64,
+        on_item: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), DecodeError> {
+        let (tag, content, size) = field;
+        let remaining = length
+            .checked_sub(size as u64)
+            .ok_or("an item is larger than its list")?;
+        match tag >> 3 {
+            METADATA => self.meta = Some(list_meta(content)?),
+            ITEM => on_item(content),
+            _ => {}
+        }
+        self.position = Position::List(remaining);
+        Ok(())
     }
 }
 
@@ -165,8 +186,13 @@ fn varints(bytes: &[u8]) -> Option<(u64, u64, usize)> {
     Some((tag, len, first + second))
 }
 
+/// Reads `ListMeta`.
+fn list_meta(message: &[u8]) -> Result<ListMeta, DecodeError> {
+    decode_list_meta(message).ok_or_else(|| "its metadata cannot be decoded".into())
+}
+
 /// Reads `ListMeta`; `None` if it is malformed.
-fn list_meta(message: &[u8]) -> Option<ListMeta> {
+fn decode_list_meta(message: &[u8]) -> Option<ListMeta> {
     let text = |value: Value<'_>| String::from_utf8(value.bytes().to_vec()).ok();
     let mut meta = ListMeta::default();
     let mut fields = Fields::new(message);
