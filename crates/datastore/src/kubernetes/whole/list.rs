@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use calipam_files::objects::{Encoding, ItemReader, ListMeta};
 use calipam_files::{Progress, ProgressFn, quiet};
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{Snapshot, Source};
 use jiff::Timestamp;
 use percent_encoding::utf8_percent_encode;
 use tokio::sync::oneshot;
@@ -19,6 +19,10 @@ use crate::retries::{Retries, WHOLE_READS};
 
 /// Number of items on one page. Pages of 500, which are common, take eight times as long for custom resources.
 const PAGE: u64 = 5_000;
+
+/// Most handles that are read in one piece. On two cores, a server sends as many in 20 seconds, and its time limit is a
+/// minute.
+const MOST_IN_ONE_PIECE: u64 = 300_000;
 
 /// Receives the objects of a list.
 pub(crate) trait Take: Default + Send + 'static {
@@ -112,7 +116,8 @@ pub(crate) async fn list_counted<T: Take>(
     mut begun: Option<Begun>,
 ) -> Result<Listed<T>> {
     let mut retries = Retries::new(&WHOLE_READS);
-    let mut limit = if client.api().whole_lists { 0 } else { PAGE };
+    let is_whole = client.api().whole_lists && !is_too_long(client, kind).await;
+    let mut limit = if is_whole { 0 } else { PAGE };
     let mut is_restarted = false;
     loop {
         let mut attempt = Attempt {
@@ -143,6 +148,34 @@ pub(crate) async fn list_counted<T: Take>(
         counter.forget(attempt.listed.items);
         is_restarted = true;
     }
+}
+
+/// True if there are so many handles that the server may not send the list in one piece within its time limit. Only
+/// handles pile up without limit, and a server that fails takes a minute to do so.
+async fn is_too_long(client: &KubeClient, kind: &Kind) -> bool {
+    if kind.known.source != Source::Handles {
+        return false;
+    }
+    match remaining_after_one(client, kind).await {
+        Ok(remaining) => remaining > MOST_IN_ONE_PIECE,
+        // The list itself reports what is wrong.
+        Err(_) => false,
+    }
+}
+
+/// Returns the number of objects of a kind, except one.
+async fn remaining_after_one(client: &KubeClient, kind: &Kind) -> Result<u64, Failure> {
+    let first_page = path_of_page(&kind.path, 1, FIRST_PAGE);
+    let mut answer = client.get(&first_page, kind.known.accept).await?;
+    let mut reader = ItemReader::new(answer.encoding);
+    while let Some(piece) = answer.piece().await? {
+        let fed = reader.feed(&piece, &mut |_| {});
+        fed.map_err(|error| Failure::NotKubernetes(error.to_string()))?;
+    }
+    let meta = reader
+        .finish()
+        .map_err(|error| Failure::Incomplete(error.to_string()))?;
+    Ok(meta.remaining)
 }
 
 /// True if a list has ended too early. A server, or a proxy in front of it, may not have enough time for a long list.
@@ -259,17 +292,20 @@ impl<T: Take> Attempt<'_, T> {
 
     /// The path of the page with the token `token`.
     fn path(&self, token: &str) -> String {
-        let path = &self.kind.path;
-        let limit = self.limit;
-        if token == FIRST_PAGE && limit == 0 {
-            return path.clone();
+        let is_whole = self.limit == 0;
+        if token == FIRST_PAGE && is_whole {
+            return self.kind.path.clone();
         }
-        // The path may already have a selector.
-        let separator = if path.contains('?') { '&' } else { '?' };
-        if token == FIRST_PAGE {
-            return format!("{path}{separator}limit={limit}");
-        }
-        let token = utf8_percent_encode(token, UNRESERVED);
-        format!("{path}{separator}limit={limit}&continue={token}")
+        path_of_page(&self.kind.path, self.limit, token)
     }
+}
+
+/// The path of a page with `limit` items of the list with the path `path`, which may already have a selector.
+fn path_of_page(path: &str, limit: u64, token: &str) -> String {
+    let separator = if path.contains('?') { '&' } else { '?' };
+    if token == FIRST_PAGE {
+        return format!("{path}{separator}limit={limit}");
+    }
+    let token = utf8_percent_encode(token, UNRESERVED);
+    format!("{path}{separator}limit={limit}&continue={token}")
 }

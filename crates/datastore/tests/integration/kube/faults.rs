@@ -294,6 +294,27 @@ async fn a_whole_list_that_breaks_off_is_read_in_pages() {
     );
 }
 
+/// A server that sends too many objects in one piece runs into its own time limit, after a minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_great_many_handles_are_read_in_pages() {
+    const HANDLES: &str = "/apis/crd.projectcalico.org/v1/ipamhandles";
+    for (remaining, pages) in [(300_000, 0), (300_001, 1)] {
+        let answer = move |path: &str| match path {
+            "/apis/crd.projectcalico.org/v1" => {
+                ok(r#"{"resources":[{"name":"ipamblocks"},{"name":"ippools"},{"name":"ipamhandles"}]}"#)
+            }
+            "/apis/crd.projectcalico.org/v1/ipamhandles?limit=1" => ok(&format!(
+                r#"{{"items":[],"metadata":{{"resourceVersion":"7","continue":"a","remainingItemCount":{remaining}}}}}"#
+            )),
+            path => recent(path),
+        };
+        let (result, fake) = read(answer).await;
+        assert!(result.unwrap().has_read(Source::Handles));
+        let first_page = format!("{HANDLES}?limit=5000");
+        assert_eq!((fake.count(&first_page), fake.count(HANDLES)), (pages, 2));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stops_to_answer_is_given_up_in_time() {
     let begun = page("Pod", 1, "")[..40].to_owned();
