@@ -29,9 +29,9 @@ const PAUSE: Duration = Duration::from_secs(3);
 /// Number of objects on a page of a list, as many as calipam asks for.
 const PAGE: usize = 5_000;
 
-/// More handles than this are read in pages: a server on two cores does not send as many within its time limit of a
-/// minute.
-pub(crate) const MOST_IN_ONE_PIECE: u64 = 500_000;
+/// More handles than this are read in pages, as calipam does: a server on two cores may not send them in one piece within
+/// its time limit of a minute.
+pub(crate) const MOST_IN_ONE_PIECE: u64 = 300_000;
 
 /// Number of handles that are in memory at a time while they are written.
 const HANDLES_TOGETHER: u64 = 10_000;
