@@ -45,6 +45,8 @@ const PARTS: [Part; 16] = [
 ///                 and rules take. About ten minutes and 6 GB of disk on two cores.
 ///     kubernetes  sizes are pods: 100,000 unless named. Checks and the views of
 ///                 `show`. About six minutes, 2 GB of disk and 10 GB of memory.
+///                 20000+500000 stands for 500,000 handles of deleted pods
+///                 beside 20,000 pods.
 ///
 /// The parts release-etcd and release-kubernetes measure `release --leaked` of
 /// every tenth address, and its undo: of 1,000,000 and of 100,000 unless sizes are
