@@ -47,8 +47,9 @@ pub(crate) fn put_handles(server: &KubeApiserver, number: u64) -> Result<()> {
 
     let mut puts = Vec::new();
     for i in 0..number {
-        // IDs of Calico's CNI plugin end with the ID of a container.
-        let id = format!("k8s-pod-network.{i:064x}");
+        // IDs of Calico's CNI plugin end with the ID of a container, whose digits look random.
+        let spread = i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let id = format!("k8s-pod-network.{spread:016x}{i:048x}");
         handle.json["metadata"]["name"] = id.as_str().into();
         handle.json["metadata"]["uid"] = format!("00000000-0000-4000-8000-{i:012x}").into();
         handle.json["spec"]["handleID"] = id.as_str().into();
