@@ -86,12 +86,12 @@ impl<'a> Person<'a> {
         }
     }
 
-    /// Creates a script, which agrees by calling calicoctl and is never asked.
+    /// Creates a script that calls this program as calicoctl. The call itself is the consent: a script cannot answer.
     pub(crate) fn script(console: &'a Console) -> Self {
         let agrees = true;
         Self {
             is_script: true,
-            // Some commands of calicoctl write without telling it.
+            // Some commands of calicoctl write without noting it here, so an interrupt must not say what has changed.
             so_far: SoFar::default(),
             ..Self::new(console, agrees)
         }

@@ -77,7 +77,8 @@ pub fn stale_lock(path: &Path, cluster: &str) -> Option<StaleLock> {
         return None;
     }
 
-    // After any other mark, the run has restored `datastoreReady`.
+    // The run writes `Taking` before it takes the lock, and `Taken` after that. If another mark is the last one, the
+    // run has restored `datastoreReady`.
     let (before, revision) = match marks.as_slice() {
         [.., LockMark::Taking(before)] => (*before, None),
         [.., LockMark::Taking(before), LockMark::Taken(revision)] => (*before, Some(revision.clone())),

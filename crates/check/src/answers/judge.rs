@@ -249,7 +249,8 @@ impl<'c, 's> Judge<'c, 's> {
     }
 }
 
-/// True if a pod that ends makes room for its successor.
+/// True if a request is refused because of missing capacity. A pod that ends makes room, so its successor gets the
+/// address.
 fn is_of_capacity(reason: &Reason) -> bool {
     matches!(
         reason,

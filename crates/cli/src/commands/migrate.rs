@@ -43,7 +43,7 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
         repair::print(&repaired.plan, run.is_some(), &document, console)?;
 
         let is_complete = run.is_some_and(|run| run.execution.is_complete());
-        // Files are refused before.
+        // A migration of a file is refused before this point.
         let is_live = true;
         let is_dry_run = !args.apply;
         let outcome = repair::print_outcome(repaired, is_dry_run, is_live, console)?;

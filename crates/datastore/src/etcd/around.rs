@@ -98,7 +98,7 @@ pub(crate) fn named_endpoints(named: &NamedKeys) -> Vec<Range> {
     let mut ranges = Vec::new();
     for namespace in &named.namespaces {
         for node in &nodes {
-            // The endpoint's name up to the pod.
+            // The endpoint's name up to the pod. An empty pod leaves only the dashes that would follow it.
             let name_without_pod = endpoint_name(node, KUBERNETES, "", "");
             let begin = name_without_pod.trim_end_matches('-');
             ranges.push(Range::prefix(&format!("{ENDPOINT_PREFIX}{namespace}/{begin}")));

@@ -186,7 +186,7 @@ impl Touched {
     }
 }
 
-/// Copies the objects that a plan touches, on as many cores as `least` objects for each allow.
+/// Copies the objects that a plan touches. Uses several cores if there are at least `least` objects for each of them.
 fn copies<T: Clone + Send + Sync>(
     least: usize,
     stored: &[Versioned<T>],

@@ -104,7 +104,7 @@ impl Document for FleetList {
     /// Writes the documents of the clusters, and then the notes about all of them.
     fn text(&self, out: &mut Text) {
         out.clusters(self.documents(out.page.wide));
-        // Where clusters are omitted, none need be left.
+        // A list that omits clusters without relevant results can be empty although some have the objects.
         if self.clusters.is_empty() && self.omits.is_none() {
             out.line("No cluster has the named objects");
         }

@@ -209,7 +209,8 @@ impl<C: Collector> Pull<C> {
         (self.progress)(Progress { read, expected });
     }
 
-    /// Passes on the data of an incomplete part if it is the part's turn; otherwise returns the data.
+    /// Passes on the data of an incomplete part if it is the part's turn, and returns an empty chunk for its rest.
+    /// Otherwise returns the data.
     fn commit_piece(&self, index: usize, chunk: C::Chunk) -> Result<C::Chunk> {
         let mut queue = lock(&self.queue);
         if queue.committed != index {
